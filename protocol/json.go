@@ -339,6 +339,9 @@ func (s *jsonScanner) skip() error {
 			s.i++
 			depth--
 		case ',', ':':
+			if depth == 0 {
+				return s.expected("a value")
+			}
 			s.i++
 			continue
 		default:
