@@ -169,10 +169,7 @@ func (c *Client) OneWay(ctx context.Context, addr string, cmd *protocol.Command)
 	if err != nil {
 		return err
 	}
-	if err := conn.sendOneWay(ctx, cmd); err != nil {
-		return &CallError{Addr: addr, Err: err}
-	}
-	return nil
+	return conn.sendOneWay(ctx, cmd)
 }
 
 // CloseConn closes the connection to addr, if there is one. Calls that wait on it

@@ -40,6 +40,7 @@ type Conn struct {
 	streams  []Stream // by index of the StreamFactory in the routes
 	touched  []int    // streams that saw a request since the last flush
 	lastRead time.Duration
+	watched  bool   // the read deadline will notice silence in time to give up large buffers
 	last     *route // the route of the request before, most often that of the next
 }
 
@@ -123,7 +124,7 @@ func (c *Conn) Reply(req, resp *protocol.Command) error {
 		return nil
 	}
 	frame := answerTo(req, resp)
-	return c.sendFrame(nil, &frame, nil, inline)
+	return c.sendFrame(context.Background(), &frame, nil, inline)
 }
 
 // OneWay sends a request that gets no answer. It never waits: when the peer is
@@ -135,17 +136,24 @@ func (c *Conn) OneWay(cmd *protocol.Command) error {
 	if full {
 		return &CallError{Addr: c.name, Err: ErrTooManyCalls}
 	}
-	if err := c.sendOneWay(c.ctx, cmd); err != nil {
-		return &CallError{Addr: c.name, Err: err}
-	}
-	return nil
+	return c.sendOneWay(context.Background(), cmd)
 }
 
 func (c *Conn) sendOneWay(ctx context.Context, cmd *protocol.Command) error {
 	frame := *cmd
 	frame.Flag = frame.Flag&^flagResponse | flagOneWay
 	frame.Opaque = c.calls.number()
-	return c.sendFrame(ctx, &frame, nil, deferred)
+	if err := c.sendFrame(ctx, &frame, nil, deferred); err != nil {
+		return c.notSent(err)
+	}
+	return nil
+}
+
+func (c *Conn) notSent(err error) error {
+	if c.Closed() {
+		err = c.lostCause()
+	}
+	return &CallError{Addr: c.name, Err: err}
 }
 
 // Call sends a request to the peer and waits for its answer until ctx ends, or
@@ -179,14 +187,14 @@ func (c *Conn) start(ctx context.Context, cmd *protocol.Command, mode sendMode, 
 		return p
 	}
 	if !c.calls.add(p, callTimeout(ctx), c.expire) {
-		done(nil, &CallError{Addr: c.name, Err: c.lostCause()})
+		done(nil, c.notSent(ErrClosed))
 		return p
 	}
 	frame := *cmd
 	frame.Opaque = p.opaque
 	frame.Flag &^= flagResponse | flagOneWay
 	if err := c.sendFrame(ctx, &frame, p, mode); err != nil && c.calls.remove(p) {
-		done(nil, &CallError{Addr: c.name, Err: err})
+		done(nil, c.notSent(err))
 	}
 	return p
 }

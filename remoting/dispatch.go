@@ -20,11 +20,11 @@ func (c *Conn) handleFrame(frame []byte) error {
 		}
 		return nil
 	}
-	c.handleRequest(&c.cmd)
+	c.handleRequest(&c.cmd, len(frame))
 	return nil
 }
 
-func (c *Conn) handleRequest(req *protocol.Command) {
+func (c *Conn) handleRequest(req *protocol.Command, size int) {
 	rt := c.lookup(req.RequestCode())
 	switch {
 	case c.ep.stopping.Load():
@@ -37,13 +37,13 @@ func (c *Conn) handleRequest(req *protocol.Command) {
 		if resp := c.answer(rt, req); resp != nil {
 			c.w.Buf = AppendResponse(c.w.Buf, req, resp)
 		}
-	case !c.ep.enter(rt):
+	case !c.ep.enter(rt, size):
 		c.refuse(req, protocol.SystemBusy, remarkBusy)
 	case !c.tasks.enter():
-		c.ep.leave(rt)
+		c.ep.leave(rt, size)
 		c.turnAway(req)
 	default:
-		go c.handle(rt, req.Clone())
+		go c.handle(rt, req.Clone(), size)
 	}
 }
 
@@ -117,9 +117,9 @@ func (c *Conn) flushStream(s Stream) (err error) {
 }
 
 // handle runs a handler on its own goroutine and sends the answer.
-func (c *Conn) handle(rt *route, req *protocol.Command) {
+func (c *Conn) handle(rt *route, req *protocol.Command, size int) {
 	defer c.tasks.leave()
-	defer c.ep.leave(rt)
+	defer c.ep.leave(rt, size)
 	if resp := c.answer(rt, req); resp != nil {
 		if err := c.Reply(req, resp); err != nil {
 			c.ep.log.Debug("answer lost", "remote", c.name, "code", rt.code, "reason", err)

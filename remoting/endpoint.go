@@ -29,8 +29,9 @@ type endpoint struct {
 	writeTimeout time.Duration
 	onClose      func(*Conn)
 
-	stopping atomic.Bool // requests are turned away
-	calls    atomic.Int64
+	stopping atomic.Bool  // requests are turned away
+	calls    atomic.Int64 // under way in handlers with their own goroutine
+	held     atomic.Int64 // bytes of their requests
 	waiting  atomic.Int64
 
 	epoch  time.Time

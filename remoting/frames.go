@@ -99,7 +99,7 @@ func (b *frameBuffer) next() ([]byte, error) {
 
 // misfit names what arrived instead of a frame length.
 func (b *frameBuffer) misfit(have []byte, length int) error {
-	if int(b.total) == b.w { // nothing has been handled yet: the peer's first words
+	if int64(b.w) == b.total && b.r == 0 { // the peer's first words
 		if what := sniff(have); what != "" {
 			return &frameError{what}
 		}

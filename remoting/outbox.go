@@ -28,14 +28,9 @@ type outbox struct {
 	room     chan struct{} // closed when the queue is taken; nil when nobody waits for that
 }
 
-// lockWithRoom returns with the lock held, once the queue has room. ctx may be
-// nil: a peer that takes nothing is cut by the write time-out, which ends the
-// wait too.
+// lockWithRoom returns with the lock held, once the queue has room. The wait ends
+// in any case: a peer that takes nothing is cut by the write time-out.
 func (o *outbox) lockWithRoom(ctx context.Context) error {
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done()
-	}
 	o.mu.Lock()
 	for o.err == nil && len(o.queue) > queueMax {
 		if o.room == nil {
@@ -45,7 +40,7 @@ func (o *outbox) lockWithRoom(ctx context.Context) error {
 		o.mu.Unlock()
 		select {
 		case <-room:
-		case <-done:
+		case <-ctx.Done():
 			return ctx.Err()
 		}
 		o.mu.Lock()
@@ -145,7 +140,7 @@ func (c *Conn) sendFrame(ctx context.Context, frame *protocol.Command, p *call, 
 // runs under the connection's lock, once there is room: it must append whole
 // frames and do nothing else.
 func (c *Conn) Write(appendFrames func(dst []byte) []byte) error {
-	if err := c.out.lockWithRoom(nil); err != nil {
+	if err := c.out.lockWithRoom(context.Background()); err != nil {
 		return err
 	}
 	first := c.out.appendLocked(appendFrames)
@@ -169,7 +164,7 @@ func (o *outbox) appendLocked(appendFrames func([]byte) []byte) (first bool) {
 // sendBytes sends whole frames without a copy when nobody else writes.
 func (c *Conn) sendBytes(p []byte) error {
 	o := &c.out
-	if err := o.lockWithRoom(nil); err != nil {
+	if err := o.lockWithRoom(context.Background()); err != nil {
 		return err
 	}
 	o.accepted += uint64(len(p))

@@ -86,9 +86,9 @@ func (c *Conn) readLoop() error {
 
 // fill waits for bytes and takes what there is.
 func (c *Conn) fill() error {
-	small := len(c.in.buf) <= readStart
 	c.in.prepare()
-	if small && len(c.in.buf) > readStart {
+	if !c.watched && c.large() {
+		c.watched = true
 		if err := c.armRead(); err != nil {
 			return err
 		}
@@ -120,13 +120,17 @@ func (c *Conn) rest() error {
 	if now-c.lastActive() >= c.ep.idleTimeout && c.calls.len() == 0 {
 		return errIdle
 	}
-	if now-c.lastRead >= shrinkAfter && len(c.in.buf) > readStart {
+	if c.watched && now-c.lastRead >= shrinkAfter {
 		c.in.shrink()
 		c.w.Buf = nil
 		c.out.trim()
+		c.watched = c.large()
 	}
 	return c.armRead()
 }
+
+// large reports whether the connection holds memory that an idle one need not.
+func (c *Conn) large() bool { return len(c.in.buf) > readStart || cap(c.w.Buf) > readStart }
 
 // lastActive is when something was last read or written.
 func (c *Conn) lastActive() time.Duration {
@@ -138,7 +142,7 @@ func (c *Conn) lastActive() time.Duration {
 func (c *Conn) armRead() error {
 	now := c.ep.now()
 	wait := c.lastActive() + c.ep.idleTimeout - now
-	if len(c.in.buf) > readStart {
+	if c.watched {
 		wait = min(wait, c.lastRead+shrinkAfter-now)
 	}
 	if wait <= 0 { // a call still waits, or half a frame fills a large buffer

@@ -109,15 +109,17 @@ const (
 const (
 	readStart  = 4 << 10   // first read buffer, and the one of an idle connection
 	readMax    = 256 << 10 // the most that one read asks for, unless a frame is larger
-	burstMax   = 1 << 20   // answers collected before an early flush
-	keepWriter = 1 << 20   // larger answer buffers are not reused
+	burstMax   = 256 << 10 // answers collected before an early flush
+	keepWriter = 512 << 10 // larger answer buffers are not reused
 	keepQueue  = 256 << 10 // larger queue buffers are not reused
 	queueMax   = 4 << 20   // frames that may wait for a slow peer; beyond, senders wait
 	writeChunk = 1 << 20   // what a peer must take within one write time-out
+
+	maxCallBytes = 256 << 20 // requests held by handlers with their own goroutine, over all connections
 )
 
-// shrinkAfter is how long a connection with a large read buffer may be silent
-// before it gets a small one.
+// shrinkAfter is how long a connection with large buffers may be silent
+// before it gets a small one, and its answer buffer is given up.
 const shrinkAfter = 5 * time.Second
 
 const (

@@ -57,21 +57,19 @@ func (c *Conn) lookup(code protocol.RequestCode) *route {
 	return rt
 }
 
-// enter counts one more request under way, within the limits of its code and of
-// the endpoint.
-func (ep *endpoint) enter(rt *route) bool {
-	if ep.calls.Add(1) > ep.maxCalls {
-		ep.calls.Add(-1)
-		return false
-	}
-	if rt.running.Add(1) > rt.limit && rt.limit > 0 {
-		ep.leave(rt)
+// enter counts one more request of size bytes under way. Over a limit, of its
+// code or of the endpoint, it counts nothing and reports false.
+func (ep *endpoint) enter(rt *route, size int) bool {
+	calls, held, running := ep.calls.Add(1), ep.held.Add(int64(size)), rt.running.Add(1)
+	if calls > ep.maxCalls || held > maxCallBytes || rt.limit > 0 && running > rt.limit {
+		ep.leave(rt, size)
 		return false
 	}
 	return true
 }
 
-func (ep *endpoint) leave(rt *route) {
+func (ep *endpoint) leave(rt *route, size int) {
 	rt.running.Add(-1)
+	ep.held.Add(-int64(size))
 	ep.calls.Add(-1)
 }
