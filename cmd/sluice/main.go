@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +39,10 @@ func (e usageError) Unwrap() error { return e.error }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func main() {
-	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, os.Environ()}))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks for a clean end; with the handler gone, a second one kills.
+	context.AfterFunc(ctx, stop)
+	os.Exit(execute(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, os.Environ()}))
 }
 
 // execute runs one command line and returns the exit code. An error is one line on stderr.
@@ -84,7 +89,7 @@ Exit codes: 0 success, 1 failure, 2 wrong arguments or configuration.`
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newConfig(s), newVersion())
+	root.AddCommand(newSend(s), newConsume(), newTopic(), newRoute(), newConfig(s), newVersion())
 	return root
 }
 
