@@ -85,6 +85,7 @@ func TestMarshalForms(t *testing.T) {
 		{"strict broker ids in order", map[int64]string{10: "c", 2: "b", 0: "a"}, false, `{"0":"a","2":"b","10":"c"}`},
 		{"fastjson broker ids", map[int64]string{10: "c", 2: "b", 0: "a"}, true, `{0:"a",2:"b",10:"c"}`},
 		{"queues as keys", ResetOffsetBody{map[MessageQueue]int64{queue: 5}}, false, `{"offsetTable":{{"brokerName":"b","queueId":2,"topic":"t<&>"}:5}}`},
+		{"untyped", map[string]any{"a": json.Number("1"), "b": nil, "c": []any{"x"}}, false, `{"a":1,"b":null,"c":["x"]}`},
 		{"whole floats", BrokerStatsItem{1, 2, 1e21}, false, `{"avgpt":1,"sum":2,"tps":1000000000000000000000}`},
 	} {
 		got, err := appendValue(nil, tc.v, tc.fastjson)
@@ -158,6 +159,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 		{`{"topicList":{}}`, new(TopicList), "topicList: expected a list"},
 		{`{"topicList":["a" "b"]}`, new(TopicList), "','"},
 		{`{"counter":1.5}`, new(DataVersion), "counter"},
+		{`{"topicPutTps":"NaN"}`, new(TopicStatsTable), "no number"},
 		{`{"perm":4294967296}`, new(TopicConfig), "perm"},
 		{`{"consumeType":9}`, new(ConsumerData), "ConsumeType"},
 		{`{"brokerAddrs":{"x":"y"}}`, new(BrokerData), "brokerAddrs"},

@@ -90,6 +90,10 @@ func (e *encoder) marshaler(v reflect.Value) (done bool, err error) {
 		if out = m; len(m) == 0 {
 			out = []byte("null")
 		}
+	case json.Number:
+		if out = []byte(m); len(m) == 0 {
+			out = []byte("0")
+		}
 	case json.Marshaler:
 		out, err = m.MarshalJSON()
 	case encoding.TextMarshaler:

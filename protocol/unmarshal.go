@@ -395,7 +395,7 @@ func setScalar(v reflect.Value, text []byte) error {
 		v.SetUint(uint64(i))
 	case reflect.Float32, reflect.Float64:
 		f, err := strconv.ParseFloat(string(text), 64)
-		if err != nil {
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
 			return fmt.Errorf("%.40q is no number", text)
 		}
 		v.SetFloat(f)
