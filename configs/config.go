@@ -65,7 +65,7 @@ type ClientTLS struct {
 type Store struct {
 	Segment  Size     `koanf:"segment"`   // ≥ 64 KiB, a multiple of 4096
 	MaxBytes Size     `koanf:"max_bytes"` // of the commit log; 0: no limit; else ≥ 3 segments
-	MaxAge   Duration `koanf:"max_age"`   // of a segment; 0: no limit
+	MaxAge   Duration `koanf:"max_age"`   // from which messages may be deleted; 0: never by age
 }
 
 // Namesrv is the name server role.
@@ -128,34 +128,37 @@ type Upstream struct {
 	Kind string `koanf:"kind" oneof:"rocketmq,nats"`
 
 	Namesrv []string `koanf:"namesrv" kind:"rocketmq"`
-	Group   string   `koanf:"group" kind:"rocketmq" default:"sluice"` // producer group shown upstream
+	Group   string   `koanf:"group" kind:"rocketmq" default:"SLUICE_SIDECAR"` // producer group shown upstream
 
-	URL          string `koanf:"url" kind:"nats"` // one or more, comma separated
-	Stream       string `koanf:"stream" kind:"nats"`
-	Subject      string `koanf:"subject" kind:"nats" default:"{stream}.{topic}"`
-	CreateStream bool   `koanf:"create_stream" kind:"nats" default:"false"`
-	Credentials  string `koanf:"credentials" kind:"nats"` // file as made by nsc
-	User         string `koanf:"user" kind:"nats"`
-	Password     string `koanf:"password" kind:"nats" secret:"true"`
-	Token        string `koanf:"token" kind:"nats" secret:"true"`
+	URL             string   `koanf:"url" kind:"nats"`    // one or more, comma separated
+	Stream          string   `koanf:"stream" kind:"nats"` // the only stream that may take the messages
+	Subject         string   `koanf:"subject" kind:"nats" default:"{stream}.{topic}"`
+	MaxPending      int64    `koanf:"max_pending" kind:"nats" default:"4096"` // messages without acknowledgement
+	CreateStream    bool     `koanf:"create_stream" kind:"nats" default:"false"`
+	Replicas        int64    `koanf:"replicas" kind:"nats" default:"1"`          // of a stream that is created
+	DuplicateWindow Duration `koanf:"duplicate_window" kind:"nats" default:"2m"` // of a stream that is created
+	Credentials     string   `koanf:"credentials" kind:"nats"`                   // file as made by nsc
+	User            string   `koanf:"user" kind:"nats"`
+	Password        string   `koanf:"password" kind:"nats" secret:"true"`
+	Token           string   `koanf:"token" kind:"nats" secret:"true"`
 
 	TLS     ClientTLS `koanf:"tls"`
-	Timeout Duration  `koanf:"timeout" default:"3s"` // of one send
+	Timeout Duration  `koanf:"timeout" default:"10s"` // of one request or acknowledgement
 	Batch   Batch     `koanf:"batch"`
 	Backoff Backoff   `koanf:"backoff"`
 }
 
-// Batch limits what goes upstream in one piece.
+// Batch limits what a lane takes from the spool at once, and what goes into one request.
 type Batch struct {
-	Messages int64 `koanf:"messages" default:"256"`
+	Messages int64 `koanf:"messages" default:"1024"`
 	Bytes    Size  `koanf:"bytes" default:"1MiB"`
 }
 
 // Backoff is the exponential delay, with full jitter, between attempts at an upstream that
 // does not take a batch.
 type Backoff struct {
-	Min Duration `koanf:"min" default:"100ms"`
-	Max Duration `koanf:"max" default:"30s"`
+	Min Duration `koanf:"min" default:"500ms"`
+	Max Duration `koanf:"max" default:"1m"`
 }
 
 // A Lane sends the topics that match one of its patterns to one upstream. A topic that several

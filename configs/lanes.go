@@ -40,8 +40,8 @@ func (k *checker) upstream(key string, u Upstream) {
 	if u.Batch.Messages < 1 || u.Batch.Messages > 65536 {
 		k.failf(key+".batch.messages", "want 1 to 65536, have %d", u.Batch.Messages)
 	}
-	if u.Batch.Bytes < 1024 || u.Batch.Bytes > MaxMessageSize {
-		k.failf(key+".batch.bytes", "want 1KiB to %s, have %s", MaxMessageSize, u.Batch.Bytes)
+	if u.Batch.Bytes < 4096 || u.Batch.Bytes > MaxBatchBytes {
+		k.failf(key+".batch.bytes", "want 4KiB to %s, have %s", MaxBatchBytes, u.Batch.Bytes)
 	}
 }
 
@@ -58,7 +58,13 @@ func (k *checker) nats(key string, u Upstream) {
 	}
 	if !strings.Contains(u.Subject, "{topic}") {
 		k.failf(key+".subject", "%q lacks {topic}: all topics would fall into one subject", u.Subject)
+	} else if strings.ContainsAny(u.Subject, " \t*>") || strings.Contains("."+u.Subject+".", "..") || u.Subject[0] == '$' {
+		k.failf(key+".subject", "%q is not a subject that can be published to", u.Subject)
 	}
+	if u.MaxPending < 1 || u.MaxPending > 1<<20 {
+		k.failf(key+".max_pending", "want 1 to 1048576, have %d", u.MaxPending)
+	}
+	k.createStream(key, u)
 	ways := 0
 	for _, given := range []bool{u.Credentials != "", u.User != "" || u.Password != "", u.Token != ""} {
 		if given {
@@ -71,6 +77,20 @@ func (k *checker) nats(key string, u Upstream) {
 	if (u.User == "") != (u.Password == "") {
 		k.failf(key+".user", "want both user and password, or neither")
 	}
+}
+
+func (k *checker) createStream(key string, u Upstream) {
+	if !u.CreateStream {
+		for _, name := range []string{"replicas", "duplicate_window"} {
+			if k.c.given(join(key, name)) {
+				k.failf(join(key, name), "has no effect without create_stream: true")
+			}
+		}
+	}
+	if u.Replicas < 1 || u.Replicas > 5 {
+		k.failf(key+".replicas", "want 1 to 5, have %d", u.Replicas)
+	}
+	k.positive(key+".duplicate_window", u.DuplicateWindow)
 }
 
 func (k *checker) clientTLS(key string, t ClientTLS) {

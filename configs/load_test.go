@@ -41,7 +41,7 @@ func TestDefaultsAreTheLocalChain(t *testing.T) {
 		t.Errorf("stores: %+v %+v", c.Broker.Store, c.Sidecar.Store)
 	}
 	core := c.Sidecar.Upstreams["core"]
-	if core.Kind != KindRocketMQ || core.Timeout.String() != "3s" || core.Batch.Bytes != 1<<20 || core.Subject != "" {
+	if core.Kind != KindRocketMQ || core.Timeout.String() != "10s" || core.Batch.Bytes != 1<<20 || core.Subject != "" {
 		t.Errorf("core: %+v", core)
 	}
 	if !reflect.DeepEqual(c.Sidecar.Lanes, []Lane{{Topics: []string{"*"}, Upstream: "core"}}) {
@@ -88,7 +88,7 @@ sidecar:
 		t.Fatalf("%+v", c.Sidecar)
 	}
 	jet := c.Sidecar.Upstreams["jet"]
-	if jet.Subject != "{stream}.{topic}" || jet.Group != "" || jet.Backoff.Max.String() != "30s" {
+	if jet.Subject != "{stream}.{topic}" || jet.Group != "" || jet.Backoff.Max.String() != "1m" {
 		t.Errorf("jet: %+v", jet)
 	}
 	if got := c.Origin("sidecar.lanes[0].topics").Line; got != 5 {
@@ -126,7 +126,7 @@ func TestKubernetesServiceLinksAreIgnored(t *testing.T) {
 
 func TestSetTakesListsAndFlow(t *testing.T) {
 	c := load(t, Loader{Set: []string{
-		"roles=broker,sidecar", "broker.namesrv=[a:1, b:2]", "sidecar.store={segment: 1MiB, max_bytes: 3MiB}",
+		"roles=broker,sidecar", "broker.namesrv=[a:1, b:2]", "sidecar.store={segment: 1MiB, max_bytes: 3MiB}", "sidecar.max_message=256KiB",
 		"sidecar.upstreams.core.timeout=9s", "broker.auto_create_topic=False",
 	}})
 	if len(c.Roles) != 2 || len(c.Broker.Namesrv) != 2 || c.Sidecar.Store.MaxBytes != 3<<20 || c.Broker.AutoCreateTopic {
@@ -138,8 +138,8 @@ func TestSetTakesListsAndFlow(t *testing.T) {
 }
 
 func TestAliasesAreFollowed(t *testing.T) {
-	c := load(t, Loader{File: write(t, "broker:\n  store: &s {segment: 1MiB, max_bytes: 8MiB}\nsidecar:\n  store: *s\n")})
-	if c.Sidecar.Store.Segment != 1<<20 {
+	c := load(t, Loader{File: write(t, "broker:\n  store: &s {segment: 8MiB, max_bytes: 80MiB}\nsidecar:\n  store: *s\n")})
+	if c.Sidecar.Store.Segment != 8<<20 {
 		t.Errorf("%+v", c.Sidecar.Store)
 	}
 }

@@ -14,10 +14,11 @@ import (
 const (
 	MinSegment     Size  = 64 << 10 // a segment must hold the largest header and then some
 	SegmentUnit    Size  = 4096     // segments are whole pages
-	MaxSegment     Size  = 1 << 31  // positions inside a consume queue entry's reach
+	MaxSegment     Size  = 1 << 30  // what Apache's tools expect at most
 	MinSegments          = 3        // the one being written, the one being read, the one ready
 	MaxQueues      int64 = 1024     // of one topic
 	MaxMessageSize Size  = 128 << 20
+	MaxBatchBytes  Size  = 4 << 20 // what a RocketMQ broker takes in one request by default
 )
 
 // checker collects what is wrong with a Config.
@@ -138,6 +139,8 @@ func (k *checker) store(key string, s Store) {
 func (k *checker) message(key string, maxMessage Size, queues int64, s Store) {
 	if maxMessage < 1024 || maxMessage > MaxMessageSize {
 		k.failf(key+".max_message", "want 1KiB to %s, have %s", MaxMessageSize, maxMessage)
+	} else if maxMessage >= s.Segment && s.Segment >= MinSegment {
+		k.failf(key+".max_message", "a message of %s does not fit into a segment of %s; lower the one or raise the other", maxMessage, s.Segment)
 	}
 	if queues < 1 || queues > MaxQueues {
 		k.failf(key+".default_queues", "want 1 to %d, have %d", MaxQueues, queues)

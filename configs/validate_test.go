@@ -41,8 +41,9 @@ func TestValidate(t *testing.T) {
 		{"interval under sync", []string{"broker.flush_interval=1s"}, "has no effect under flush: sync"},
 		{"interval under async", []string{"broker.flush=async", "broker.flush_interval=1s"}, ""},
 		{"interval too long", []string{"broker.flush=async", "broker.flush_interval=2h"}, "want 1ms to 1m"},
-		{"segment too small", []string{"broker.store.segment=32KiB"}, "want 64KiB to 2GiB, have 32KiB"},
+		{"segment too small", []string{"broker.store.segment=32KiB"}, "want 64KiB to 1GiB, have 32KiB"},
 		{"segment not whole pages", []string{"broker.store.segment=100000"}, "multiple of 4096"},
+		{"message larger than a segment", []string{"broker.store.segment=1MiB"}, "does not fit into a segment of 1MiB"},
 		{"two segments", []string{"sidecar.store.max_bytes=128MiB"}, "at least 3 segments of 64MiB"},
 		{"three segments", []string{"sidecar.store.max_bytes=192MiB"}, ""},
 		{"unlimited", []string{"sidecar.store.max_bytes=0", "sidecar.store.max_age=0"}, ""},
@@ -70,6 +71,11 @@ func TestValidate(t *testing.T) {
 		{"bad URL", []string{nats, jetLane, "sidecar.upstreams.jet.url=http://h:1"}, "is not a URL such as"},
 		{"stream name", []string{nats, jetLane, "sidecar.upstreams.jet.stream=a.b"}, "is not a stream name"},
 		{"subject without topic", []string{nats, jetLane, "sidecar.upstreams.jet.subject=edge"}, "lacks {topic}"},
+		{"subject with wildcard", []string{nats, jetLane, "sidecar.upstreams.jet.subject=edge.{topic}.*"}, "is not a subject that can be published to"},
+		{"replicas of no stream", []string{nats, jetLane, "sidecar.upstreams.jet.replicas=3"}, "without create_stream"},
+		{"replicas", []string{nats, jetLane, "sidecar.upstreams.jet.replicas=3", "sidecar.upstreams.jet.create_stream=true"}, ""},
+		{"nothing pending", []string{nats, jetLane, "sidecar.upstreams.jet.max_pending=0"}, "want 1 to 1048576"},
+		{"batch larger than a request", []string{"sidecar.upstreams.core.batch.bytes=8MiB"}, "want 4KiB to 4MiB"},
 		{"two credentials", []string{nats, jetLane, "sidecar.upstreams.jet.token=t", "sidecar.upstreams.jet.credentials=f"}, "exclude each other"},
 		{"user alone", []string{nats, jetLane, "sidecar.upstreams.jet.user=u"}, "both user and password"},
 		{"TLS files without TLS", []string{"sidecar.upstreams.core.tls.ca=ca.pem"}, "have no effect"},
@@ -152,7 +158,7 @@ func TestShow(t *testing.T) {
 	for _, want := range []string{
 		"data: /x # " + file + ":1", "broker.store.segment: 1GiB # default", "sidecar.upstreams.jet.stream: EDGE # --set",
 		"sidecar.upstreams.jet.token: ******** # --set", `sidecar.lanes[0].topics: ["*"] # --set`, "sidecar.store.max_age: 72h # default",
-		`nats://********@h:4222`, "sidecar.upstreams.jet.timeout: 3s # default",
+		`nats://********@h:4222`, "sidecar.upstreams.jet.timeout: 10s # default",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, out.String())
