@@ -38,6 +38,9 @@ var neighbours = map[string][]string{
 	"spool":         {"spool/segment"},
 	"client":        {"remoting", "client/rebalance"},
 	"protocol":      {"protocol/message"},
+	// Support for tests of the engines, used by no product code.
+	"client/clienttest":     {"client", "remoting"},
+	"spool/segment/faultfs": {"spool/segment"},
 	// The tables of a broker share one way of replacing a file.
 	"broker/topics":  {"broker/statefile"},
 	"broker/groups":  {"broker/statefile"},
