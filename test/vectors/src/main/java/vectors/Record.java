@@ -105,6 +105,7 @@ public final class Record {
             Map<String, String> s = brokerSettings(port, "127.0.0.2", brokerToNs.port());
             s.put("recallMessageEnable", "true");
             Child broker = Child.broker(dir, classPath, coding, s);
+            registered(ns);
             String nsAddr = "127.0.0.1:" + clientToNs.port();
             String brokerAddr = "127.0.0.2:" + port;
             run(dir, classPath, coding, "client-5.4.0", Traffic.class, nsAddr, "New");
@@ -119,6 +120,17 @@ public final class Record {
             broker.stop();
         }
         namesrv.stop();
+    }
+
+    /** A broker calls itself started before the name server knows it; a client that comes too early finds no route. */
+    private static void registered(int ns) throws Exception {
+        for (int i = 0; i < 600; i++) {
+            if (Raw.call("127.0.0.1", ns, RequestCode.GET_ROUTEINFO_BY_TOPIC, 479, LanguageCode.JAVA, Map.of("topic", "TBW102"), null).getCode() == 0) {
+                return;
+            }
+            Thread.sleep(50);
+        }
+        throw new IOException("the broker did not register");
     }
 
     private void run(Path dir, String cp, String coding, String log, Class<?> main, String... args) throws Exception {
@@ -210,6 +222,7 @@ public final class Record {
         Map<String, String> s = brokerSettings(port, "127.0.0.1", ns);
         s.putAll(settings);
         Child broker = Child.broker(dir, classPath, "JSON", s);
+        registered(ns);
         String host = s.get("brokerIP1");
         run(dir, classPath, "JSON", "store", StoreTraffic.class, "127.0.0.1:" + ns, "3", "40", host);
         run(dir, classPath, "JSON", "traffic", Traffic.class, "127.0.0.1:" + ns, "Rec");
@@ -273,6 +286,7 @@ public final class Record {
         s.put("maxIndexNum", "400");
         s.put("timerWheelEnable", "false");
         Child broker = Child.broker(dir, classPath, "JSON", s);
+        registered(ns);
         run(dir, classPath, "JSON", "store", StoreTraffic.class, "127.0.0.1:" + ns, "120", "600");
         if (kill) {
             broker.kill();
