@@ -117,14 +117,20 @@ func (c *Conn) Go(f func(ctx context.Context)) bool {
 }
 
 // Reply sends resp as the answer to req, of which only opaque, coding and flag
-// matter. A one-way request gets nothing. It waits while the peer is slow to take
-// what is queued already.
+// matter. A one-way request gets nothing; an answer above the frame limit becomes
+// a system error. Reply waits while the peer is slow to take what is queued
+// already.
 func (c *Conn) Reply(req, resp *protocol.Command) error {
 	if req.IsOneWay() {
 		return nil
 	}
 	frame := answerTo(req, resp)
-	return c.sendFrame(context.Background(), &frame, nil, inline)
+	err := c.sendFrame(context.Background(), &frame, nil, inline)
+	if errors.Is(err, ErrTooLarge) {
+		frame = answerTo(req, &protocol.Command{Code: int32(protocol.SystemError), Remark: "the answer: " + err.Error()})
+		err = c.sendFrame(context.Background(), &frame, nil, inline)
+	}
+	return err
 }
 
 // OneWay sends a request that gets no answer. It never waits: when the peer is

@@ -10,6 +10,8 @@ var (
 	// ErrTooManyCalls refuses a call or one-way request because as many as allowed
 	// are under way. Nothing was sent.
 	ErrTooManyCalls = errors.New("too many calls under way")
+	// ErrTooLarge refuses a frame that no peer would take. Nothing was sent.
+	ErrTooLarge = errors.New("frame exceeds the limit")
 	// ErrTimeout is the cause when no answer came in time.
 	ErrTimeout = errors.New("no answer in time")
 	// ErrClosed is the cause when the connection, client or server was closed on

@@ -3,6 +3,7 @@ package remoting
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -110,7 +111,7 @@ func TestOddFramesGetAnAnswer(t *testing.T) {
 		if err == nil && resp.ResponseCode() != protocol.RequestCodeNotSupported {
 			t.Errorf("%s: code %d %q", name, resp.Code, resp.Remark)
 		}
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicemq/sluice/protocol"
@@ -26,6 +27,7 @@ type outbox struct {
 	handed   uint64
 	err      error         // set when the connection has failed
 	room     chan struct{} // closed when the queue is taken; nil when nobody waits for that
+	bulky    atomic.Bool   // it keeps large buffers, which an idle connection need not
 }
 
 // lockWithRoom returns with the lock held, once the queue has room. The wait ends
@@ -88,6 +90,7 @@ func (o *outbox) trim() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.spare = nil
+	o.bulky.Store(false)
 	if len(o.queue) == 0 && !o.writing {
 		o.queue = nil
 	}
@@ -121,12 +124,18 @@ func (c *Conn) sendFrame(ctx context.Context, frame *protocol.Command, p *call, 
 	if err := c.out.lockWithRoom(ctx); err != nil {
 		return err
 	}
+	before := len(c.out.queue)
+	c.out.queue = frame.AppendTo(c.out.queue)
+	size := len(c.out.queue) - before
+	if size > c.ep.maxFrame {
+		c.out.queue = c.out.queue[:before]
+		c.out.mu.Unlock()
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, size, c.ep.maxFrame)
+	}
 	if p != nil {
 		p.start = c.out.accepted
 	}
-	before := len(c.out.queue)
-	c.out.queue = frame.AppendTo(c.out.queue)
-	c.out.accepted += uint64(len(c.out.queue) - before)
+	c.out.accepted += uint64(size)
 	first := !c.out.writing
 	c.out.writing = true
 	c.out.mu.Unlock()
@@ -240,6 +249,9 @@ func (c *Conn) rewind(buf []byte) bool {
 	}
 	if buf != nil && cap(buf) <= keepQueue {
 		c.out.spare = buf[:0]
+		if cap(buf) > readStart {
+			c.out.bulky.Store(true)
+		}
 	}
 	c.out.writing = len(c.out.queue) > 0
 	return c.out.writing

@@ -130,7 +130,9 @@ func (c *Conn) rest() error {
 }
 
 // large reports whether the connection holds memory that an idle one need not.
-func (c *Conn) large() bool { return len(c.in.buf) > readStart || cap(c.w.Buf) > readStart }
+func (c *Conn) large() bool {
+	return len(c.in.buf) > readStart || cap(c.w.Buf) > readStart || c.out.bulky.Load()
+}
 
 // lastActive is when something was last read or written.
 func (c *Conn) lastActive() time.Duration {

@@ -111,7 +111,7 @@ const (
 	readMax    = 256 << 10 // the most that one read asks for, unless a frame is larger
 	burstMax   = 256 << 10 // answers collected before an early flush
 	keepWriter = 512 << 10 // larger answer buffers are not reused
-	keepQueue  = 256 << 10 // larger queue buffers are not reused
+	keepQueue  = 1 << 20   // larger queue buffers are not reused
 	queueMax   = 4 << 20   // frames that may wait for a slow peer; beyond, senders wait
 	writeChunk = 1 << 20   // what a peer must take within one write time-out
 

@@ -305,3 +305,73 @@ func TestConcurrentRepliesAreWholeFrames(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestConnKnowsItsEnds(t *testing.T) {
+	conns := make(chan *Conn, 2)
+	s := start(t, ServerOptions{}, Table{codeEcho: {Inline: true, Handler: func(_ context.Context, c *Conn, _ *protocol.Command) (*protocol.Command, error) {
+		conns <- c
+		return nil, nil
+	}}})
+	ids := make(map[uint64]bool)
+	for range 2 {
+		p := dialPeer(t, s)
+		p.send(request(codeEcho, 1, ""))
+		c := await(t, conns, "the request")
+		if c.RemoteAddr().String() != p.LocalAddr().String() || c.LocalAddr() != s.Addr() {
+			t.Errorf("ends %v, %v", c.RemoteAddr(), c.LocalAddr())
+		}
+		if c.Closed() || c.Context().Err() != nil {
+			t.Error("a new connection is closed")
+		}
+		ids[c.ID()] = true
+		c.Close()
+		p.wantClosed()
+		if !c.Closed() || c.Context().Err() == nil {
+			t.Error("a closed connection is open")
+		}
+		if err := c.OneWay(protocol.NewRequest(codeOther, nil, nil)); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrClosed) {
+			t.Errorf("OneWay on a closed connection: %v", err)
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("two connections have the ids %v", ids)
+	}
+}
+
+func TestAnswersMayBeWrittenLater(t *testing.T) {
+	s := start(t, ServerOptions{}, Table{codeEcho: {Handler: func(_ context.Context, c *Conn, req *protocol.Command) (*protocol.Command, error) {
+		c.Go(func(context.Context) {
+			err := c.Write(func(dst []byte) []byte {
+				dst = AppendError(dst, req, protocol.Errorf(protocol.PullNotFound, "none"))
+				return AppendResponse(dst, req, &protocol.Command{Body: req.Body})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		return nil, nil
+	}}})
+	p := dialPeer(t, s)
+	p.send(request(codeEcho, 1, "later"))
+	if resp := p.next(); resp.ResponseCode() != protocol.PullNotFound || resp.Remark != "none" {
+		t.Errorf("first answer %+v", resp)
+	}
+	if resp := p.next(); resp.Opaque != 1 || string(resp.Body) != "later" {
+		t.Errorf("second answer %+v", resp)
+	}
+}
+
+func TestFramesAboveTheLimitAreNotSent(t *testing.T) {
+	s := start(t, ServerOptions{MaxFrame: 1000}, Table{codeEcho: {Handler: func(context.Context, *Conn, *protocol.Command) (*protocol.Command, error) {
+		return &protocol.Command{Body: make([]byte, 1000)}, nil
+	}}})
+	c := startClient(t, ClientOptions{MaxFrame: 500})
+	addr := s.Addr().String()
+	if _, err := c.Call(t.Context(), addr, protocol.NewRequest(codeEcho, nil, make([]byte, 500))); !errors.Is(err, ErrTooLarge) || !errors.Is(err, ErrNotSent) {
+		t.Errorf("request above the limit: %v", err)
+	}
+	resp, err := c.Call(t.Context(), addr, protocol.NewRequest(codeEcho, nil, nil))
+	if err != nil || resp.ResponseCode() != protocol.SystemError || !strings.Contains(resp.Remark, "limit 1000") {
+		t.Errorf("answer above the limit: %+v, %v", resp, err)
+	}
+}
