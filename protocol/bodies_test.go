@@ -3,9 +3,11 @@ package protocol
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestBodiesSurvive(t *testing.T) {
@@ -199,6 +201,29 @@ func manyTopics(n int) map[string]TopicConfig {
 		m[c.TopicName] = c
 	}
 	return m
+}
+
+// Types that know their own text keep it.
+func TestCodecLeavesTypesTheirText(t *testing.T) {
+	type mixed struct {
+		Addr  netip.AddrPort `json:"addr"`
+		Time  time.Time      `json:"time"`
+		Raw   RawBody        `json:"raw"`
+		Bits  []byte         `json:"bits"`
+		Model MessageModel   `json:"model"`
+		Kind  ConsumeType    `json:"kind"`
+		Skip  int            `json:"-"`
+		Plain uint16
+	}
+	const text = `{"addr":"[::1]:9","time":"2026-01-02T03:04:05Z","raw":{"a":[1]},"bits":"AQI=","model":"CLUSTERING","kind":"CONSUME_POP","Plain":7}`
+	var got mixed
+	numbered := strings.NewReplacer(`"CLUSTERING"`, "1", `"CONSUME_POP"`, "2").Replace(text)
+	if err := Unmarshal([]byte(numbered), &got); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Marshal(got); err != nil || string(again) != text {
+		t.Errorf("%s, %v", again, err)
+	}
 }
 
 func TestDataVersionOrder(t *testing.T) {

@@ -96,6 +96,9 @@ func checkRecorded(t *testing.T, r recorded, c *Command) {
 	if newBody != nil && len(c.Body) > 0 {
 		checkRecordedBody(t, c.Body, newBody)
 	}
+	if r.Code == GetRouteInfoByTopic && c.IsResponse() {
+		checkRecordedRoute(t, c.Body)
+	}
 	if r.Code == RegisterBroker && !c.IsResponse() {
 		checkRecordedRegistration(t, c)
 	}
@@ -210,6 +213,27 @@ func TestRecordedBinaryFramesByteForByte(t *testing.T) {
 	}
 	if tried < 150 {
 		t.Errorf("only %d binary frames: the directory is incomplete", tried)
+	}
+}
+
+// checkRecordedRoute wants our route to be Apache's to the byte, in the strict
+// form or the one for old clients.
+func checkRecordedRoute(t *testing.T, text []byte) {
+	t.Helper()
+	var r TopicRouteData
+	if err := Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	strict, err := Marshal(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := r.AppendFastjson(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(strict, text) && !bytes.Equal(old, text) {
+		t.Errorf("route\n%s\nbecomes\n%s\nor\n%s", text, strict, old)
 	}
 }
 
