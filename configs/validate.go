@@ -17,8 +17,8 @@ const (
 	MaxSegment     Size  = 1 << 30  // what Apache's tools expect at most
 	MinSegments          = 3        // the one being written, the one being read, the one ready
 	MaxQueues      int64 = 1024     // of one topic
-	MaxMessageSize Size  = 128 << 20
-	MaxBatchBytes  Size  = 4 << 20 // what a RocketMQ broker takes in one request by default
+	MaxMessageSize Size  = 15 << 20 // a frame with its headers has 16 MiB at most
+	MaxBatchBytes  Size  = 4 << 20  // what a RocketMQ broker takes in one request by default
 )
 
 // checker collects what is wrong with a Config.
