@@ -153,9 +153,10 @@ type QueryMessageRequest struct {
 	Topic          string
 	Key            string
 	MaxNum         int32
-	BeginTimestamp int64 // ms, inclusive
-	EndTimestamp   int64 // ms, inclusive
-	UniqueKey      bool  // Key is a unique key
+	BeginTimestamp int64  // ms, inclusive
+	EndTimestamp   int64  // ms, inclusive
+	UniqueKey      bool   // Key is a unique key
+	IndexType      string // optional, since 5.4.0: which index to look in
 }
 
 func (h *QueryMessageRequest) bind(b *binder) {
@@ -164,7 +165,8 @@ func (h *QueryMessageRequest) bind(b *binder) {
 	b.i32("maxNum", &h.MaxNum, required)
 	b.i64("beginTimestamp", &h.BeginTimestamp, required)
 	b.i64("endTimestamp", &h.EndTimestamp, required)
-	b.flag("_UNIQUE_KEY_QUERY", &h.UniqueKey, optional)
+	b.flagIfSet("_UNIQUE_KEY_QUERY", &h.UniqueKey)
+	b.str("indexType", &h.IndexType, optional)
 }
 
 // QueryMessageResponse is the header of the answer to QUERY_MESSAGE.
