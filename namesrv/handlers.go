@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/sluicemq/sluice/protocol"
 	"github.com/sluicemq/sluice/remoting"
 )
@@ -18,6 +20,7 @@ type handlers struct {
 	orderMessages bool
 	started       time.Time
 	wait          time.Duration
+	complaints    *rate.Limiter
 
 	// decoding lets one registration be unfolded at a time, so that many
 	// hostile ones together take no more memory than one.

@@ -28,7 +28,7 @@ func (h *handlers) registerTopic(_ context.Context, _ *remoting.Conn, req *proto
 	}
 	// Apache answers success here too: the broker's next registration decides.
 	if !h.routes.RegisterTopic(q.Topic, route.QueueDatas) {
-		h.log.Warn("topic not registered, a broker is unknown or the route table is full", "topic", q.Topic)
+		h.complain("topic not registered, a broker is unknown or the route table is full", "topic", q.Topic)
 	}
 	return ok(), nil
 }

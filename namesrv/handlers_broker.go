@@ -124,23 +124,32 @@ func millis(ms int64) time.Duration {
 // logRegistration writes a line for what is new; brokers repeat themselves
 // every half minute.
 func (h *handlers) logRegistration(r *Registration, res Registered, skipped []string, err error) {
-	log := h.log.With("cluster", r.Cluster, "broker", r.Name, "id", r.ID, "addr", r.Addr)
+	who := []any{"cluster", r.Cluster, "broker", r.Name, "id", r.ID, "addr", r.Addr, "topics", len(r.Topics)}
 	switch {
 	case err != nil:
-		log.Warn("registration refused", "topics", len(r.Topics), "error", err)
+		h.complain("registration refused", append(who, "error", err)...)
+		return
 	case res.Conflict:
-		log.Warn("registration ignored, a newer state holds this id at another address")
+		h.complain("registration ignored, a newer state holds this id at another address", who...)
+		return
 	case res.New:
-		log.Info("broker registered", "topics", len(r.Topics))
+		h.log.Info("broker registered", who...)
 	}
-	if err != nil || !res.Changed {
+	if !res.Changed {
 		return
 	}
 	if len(skipped) > 0 {
-		log.Warn("topics of a registration skipped", "topics", len(skipped), "first", skipped[0])
+		h.complain("topics of a registration skipped", append(who, "skipped", len(skipped), "first", skipped[0])...)
 	}
 	if res.Rejected > 0 {
-		log.Warn("topics of a registration refused, the route table is full", "topics", res.Rejected)
+		h.complain("topics of a registration refused, the route table is full", append(who, "refused", res.Rejected)...)
+	}
+}
+
+// complain logs what a hostile peer could cause again and again.
+func (h *handlers) complain(what string, args ...any) {
+	if h.complaints.Allow() {
+		h.log.Warn(what, args...)
 	}
 }
 

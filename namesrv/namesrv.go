@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/sluicemq/sluice/remoting"
 	"github.com/sluicemq/sluice/spool/segment"
@@ -86,7 +87,7 @@ func New(o Options) (*NameServer, error) {
 	})}
 	h := &handlers{
 		routes: n.routes, kv: kv, log: o.Logger, orderMessages: o.OrderMessages,
-		started: time.Now(), wait: o.WaitForBrokers,
+		started: time.Now(), wait: o.WaitForBrokers, complaints: rate.NewLimiter(1, 20),
 	}
 	so := o.Server
 	so.Listen, so.OnClose, so.Logger = o.Listen, n.connClosed, o.Logger
