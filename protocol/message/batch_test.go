@@ -99,7 +99,7 @@ func TestMalformedBatch(t *testing.T) {
 		}
 	}
 	stop := errors.New("stop")
-	if err := EachBatchEntry(good, func(*Message) error { return stop }); err != stop {
+	if err := EachBatchEntry(good, func(*Message) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("error of the callback: %v", err)
 	}
 }
