@@ -10,15 +10,18 @@ import (
 
 const nats = "sidecar.upstreams={jet: {kind: nats, url: 'nats://h:4222', stream: EDGE}}"
 
-// TestValidate changes the defaults by --set flags and looks for the one problem that must come
+const jetLane = "sidecar.lanes=[{topics: ['*'], upstream: jet}]"
+
+// A validation changes the defaults by --set flags and looks for the one problem that must come
 // of it, or for none.
+type validation struct {
+	name string
+	set  []string
+	want string // "" when nothing is wrong
+}
+
 func TestValidate(t *testing.T) {
-	jetLane := "sidecar.lanes=[{topics: ['*'], upstream: jet}]"
-	tests := []struct {
-		name string
-		set  []string
-		want string // "" when nothing is wrong
-	}{
+	validate(t, []validation{
 		{"no roles", []string{"roles="}, "want at least one of"},
 		{"unknown role", []string{"roles=brokr"}, "nearest known role is broker"},
 		{"role twice", []string{"roles=broker,broker"}, "given twice"},
@@ -51,6 +54,11 @@ func TestValidate(t *testing.T) {
 		{"message too small", []string{"sidecar.max_message=1B"}, "want 1KiB to"},
 		{"no queues", []string{"broker.default_queues=0"}, "want 1 to 1024"},
 		{"half a certificate", []string{"broker.tls.cert=x.pem"}, "broker.tls: want both cert and key"},
+	})
+}
+
+func TestValidateSidecar(t *testing.T) {
+	validate(t, []validation{
 		{"doors shut", []string{"sidecar.doors.rocketmq.listen=", "sidecar.doors.http.listen="}, "both doors are shut"},
 		{"doors shut without the role", []string{"sidecar.doors.rocketmq.listen=", "sidecar.doors.http.listen=", "roles=broker"}, ""},
 		{"one door", []string{"sidecar.doors.rocketmq.listen="}, ""},
@@ -83,7 +91,11 @@ func TestValidate(t *testing.T) {
 		{"no timeout", []string{"sidecar.upstreams.core.timeout=0"}, "positive duration"},
 		{"back-off reversed", []string{"sidecar.upstreams.core.backoff={min: 2s, max: 1s}"}, "1s is less than min, 2s"},
 		{"empty batch", []string{"sidecar.upstreams.core.batch.messages=0"}, "want 1 to 65536"},
-	}
+	})
+}
+
+func validate(t *testing.T, tests []validation) {
+	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Loader{Set: tt.set}.Load()
