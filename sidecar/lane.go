@@ -1,0 +1,177 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicemq/sluice/protocol/message"
+	"github.com/sluicemq/sluice/spool"
+	"github.com/sluicemq/sluice/upstream"
+)
+
+// A laneState says what a lane is doing.
+type laneState int32
+
+const (
+	laneIdle     laneState = iota // everything is forwarded
+	laneSending                   // a batch is under way, or about to be
+	laneRetrying                  // the upstream does not take messages; waiting to try again
+)
+
+func (s laneState) String() string {
+	switch s {
+	case laneSending:
+		return "sending"
+	case laneRetrying:
+		return "retrying"
+	}
+	return "idle"
+}
+
+// lane forwards one local queue to one upstream, in order. It has at most one
+// batch under way, and its cursor moves by the prefix that the upstream
+// accepted, so a crash at any point sends again at most that batch.
+type lane struct {
+	upstream string
+	queue    *spool.Queue
+	cursor   *spool.Cursor
+	sender   upstream.Sender
+	spool    *spool.Spool
+	limit    spool.Limit
+	backoff  upstream.Backoff
+	park     func(ctx context.Context, m *message.Message, reason string) error
+	progress *progress
+	log      *slog.Logger
+
+	state atomic.Int32
+
+	// Scratch of run, reused from batch to batch.
+	records spool.Records
+	batch   []message.Message
+}
+
+// progress counts what all lanes of an upstream have done.
+type progress struct {
+	forwarded, parked, failures atomic.Int64
+	lastAccepted                atomic.Int64 // Unix milliseconds, for show
+}
+
+// backlog is how many messages wait to be forwarded.
+func (l *lane) backlog() int64 { return max(l.queue.Max()-l.cursor.Offset(), 0) }
+
+// run forwards until ctx ends. It returns only then: an upstream that refuses or
+// is away is tried again, with back-off, for as long as it takes.
+func (l *lane) run(ctx context.Context) {
+	failures := 0
+	for {
+		l.state.Store(int32(laneIdle))
+		if l.queue.Wait(ctx, l.cursor.Offset()) != nil {
+			return
+		}
+		l.state.Store(int32(laneSending))
+		accepted, err := l.forward(ctx)
+		if accepted > 0 {
+			failures = 0
+		}
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		l.progress.failures.Add(1)
+		l.state.Store(int32(laneRetrying))
+		pause := l.backoff.Delay(failures)
+		failures++
+		if failures == 1 {
+			l.log.Warn("upstream does not take messages; trying again until it does",
+				"upstream", l.upstream, "topic", l.queue.Topic(), "queue", l.queue.ID(), "backlog", l.backlog(), "err", err)
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// forward sends the next batch and moves the cursor past what was accepted.
+func (l *lane) forward(ctx context.Context) (accepted int, err error) {
+	defer l.records.Release()
+	from := l.cursor.Offset()
+	result := l.spool.Read(l.queue, from, l.limit, nil, &l.records)
+	if result.Status != spool.Found {
+		return 0, l.skip(from, result)
+	}
+	if err := l.decode(); err != nil {
+		return 0, err
+	}
+	accepted, err = l.sender.Send(ctx, l.queue.Topic(), int(l.queue.ID()), l.batch)
+	if accepted > 0 {
+		l.cursor.Advance(l.batch[accepted-1].QueueOffset + 1)
+		l.progress.forwarded.Add(int64(accepted))
+		l.progress.lastAccepted.Store(time.Now().UnixMilli())
+	}
+	if rejected := (*upstream.RejectedError)(nil); errors.As(err, &rejected) && accepted < len(l.batch) {
+		return accepted, l.parkMessage(ctx, &l.batch[accepted], rejected.Reason)
+	}
+	return accepted, err
+}
+
+// skip moves the cursor where a read found nothing: past records that retention
+// took, or past ones that hold no message.
+func (l *lane) skip(from int64, result spool.ReadResult) error {
+	if result.Next > from {
+		l.log.Error("messages are gone from the spool before they were forwarded",
+			"upstream", l.upstream, "topic", l.queue.Topic(), "queue", l.queue.ID(), "from", from, "to", result.Next)
+		l.cursor.Advance(result.Next)
+		return nil
+	}
+	return fmt.Errorf("read queue %s/%d at %d: %s", l.queue.Topic(), l.queue.ID(), from, result.Status)
+}
+
+// decode makes the batch of the records that were read. The messages' bytes stay
+// in mapped memory until the records are released.
+func (l *lane) decode() error {
+	l.batch = l.batch[:0]
+	var failed error
+	l.records.Each(func(record []byte) bool {
+		var m message.Message
+		if failed = message.Decode(record, &m); failed == nil {
+			l.batch = append(l.batch, m)
+		}
+		return failed == nil
+	})
+	if failed != nil && len(l.batch) == 0 {
+		return fmt.Errorf("decode the spool's record: %w", failed)
+	}
+	return nil
+}
+
+// parkMessage puts a message that the upstream refuses for good aside, durably,
+// and only then lets the lane go past it.
+func (l *lane) parkMessage(ctx context.Context, m *message.Message, reason string) error {
+	if err := l.park(ctx, m, reason); err != nil {
+		return fmt.Errorf("park a message that %s refuses (%s): %w", l.upstream, reason, err)
+	}
+	l.progress.parked.Add(1)
+	l.cursor.Advance(m.QueueOffset + 1)
+	key, _ := message.Property(m.Properties, message.PropertyUniqueKey)
+	l.log.Warn("the upstream refuses a message for good; it is parked", "upstream", l.upstream,
+		"topic", l.queue.Topic(), "queue", l.queue.ID(), "offset", m.QueueOffset, "key", string(key), "reason", reason)
+	return nil
+}
+
+// sleep waits for d and says whether ctx still lives.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,68 @@
+package sidecar
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluicemq/sluice/broker/topics"
+	"github.com/sluicemq/sluice/protocol"
+)
+
+// upstreamPatience is how long the first message of a new topic waits to learn
+// the upstream's queue count. Longer would make an upstream that is away felt by
+// local producers.
+const upstreamPatience = 300 * time.Millisecond
+
+// queueCounts decides how many queues a local topic has: as many as upstream,
+// so that one local queue feeds one upstream queue, else the configured number.
+type queueCounts struct {
+	lanes    *lanes
+	fallback int
+}
+
+// upstream asks the upstreams that a topic would go to.
+func (q *queueCounts) upstream(ctx context.Context, topic string) (int, bool) {
+	ctx, cancel := context.WithTimeout(ctx, upstreamPatience)
+	defer cancel()
+	for _, up := range q.lanes.destinations(topic) {
+		if n, err := up.Sender.Queues(ctx, topic); err == nil && n > 0 {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// forTopic is the queue count for a topic that is about to be created.
+func (q *queueCounts) forTopic(topic string, _ int) int {
+	if n, ok := q.upstream(context.Background(), topic); ok {
+		return n
+	}
+	return q.fallback
+}
+
+// known is the queue count of a local topic, or the one that it would get.
+func (q *queueCounts) known(table *topics.Table, topic string) int {
+	if t, ok := table.Get(topic); ok {
+		return int(t.WriteQueueNums)
+	}
+	return q.forTopic(topic, 0)
+}
+
+// ensure creates a topic that is known upstream, so that local clients see it
+// before anything was sent.
+func (q *queueCounts) ensure(table *topics.Table) func(context.Context, string) (*topics.Topic, bool) {
+	return func(ctx context.Context, topic string) (*topics.Topic, bool) {
+		if !forwarded(topic) {
+			return nil, false
+		}
+		n, ok := q.upstream(ctx, topic)
+		if !ok {
+			return nil, false
+		}
+		t, err := table.Ensure(protocol.TopicConfig{
+			TopicName: topic, ReadQueueNums: int32(n), WriteQueueNums: int32(n),
+			Perm: protocol.PermRead | protocol.PermWrite, TopicFilterType: protocol.SingleTag,
+		})
+		return t, err == nil
+	}
+}
