@@ -103,6 +103,10 @@ func (p *PushConsumer) members(ctx context.Context, route *Route) ([]string, err
 		}
 		header := protocol.GetConsumerListByGroupRequest{ConsumerGroup: p.o.Group}
 		resp, err := p.c.CallOK(ctx, addr, protocol.NewRequest(protocol.GetConsumerListByGroup, &header, nil))
+		var answer *protocol.Error
+		if errors.As(err, &answer) && answer.Code == protocol.SystemError {
+			return nil, nil // how a broker says that it knows no member
+		}
 		if err != nil {
 			failure = fmt.Errorf("members of %s: %w", p.o.Group, err)
 			continue

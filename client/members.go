@@ -145,8 +145,12 @@ func (c *Client) heartbeatAll(ctx context.Context) {
 	round.SetLimit(atOnce)
 	for _, addr := range c.routes.addresses(len(data.ConsumerDataSet) > 0) {
 		round.Go(func() error {
+			// A heartbeat under way is waited for even at the end: the broker might
+			// handle one that was given up after the unregistering that follows.
+			call, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.o.CallTimeout)
+			defer cancel()
 			cmd := protocol.NewRequest(protocol.Heartbeat, nil, body)
-			if _, err := c.CallOK(ctx, addr, cmd); err != nil && ctx.Err() == nil {
+			if _, err := c.CallOK(call, addr, cmd); err != nil && ctx.Err() == nil {
 				c.logger.Warn("heartbeat failed", "broker", addr, "error", err)
 			}
 			return nil

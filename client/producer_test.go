@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/sluicemq/sluice/client/clienttest"
 	"github.com/sluicemq/sluice/protocol"
 	"github.com/sluicemq/sluice/protocol/message"
+	"github.com/sluicemq/sluice/remoting"
 )
 
 // sending is a producer on a cluster whose brokers have the topic "orders".
@@ -139,7 +139,7 @@ func TestSendEndsWithItsTimeout(t *testing.T) {
 	cluster, p := sending(t, 1, 1, client.ProducerOptions{Timeout: 50 * time.Millisecond})
 	cluster.Control(protocol.SendMessageV2, func(clienttest.Request) clienttest.Verdict { return clienttest.Verdict{Ignore: true} })
 	_, err := p.Send(t.Context(), textMessage("orders", "x"))
-	if !errors.Is(err, client.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, client.ErrUnavailable) || !errors.Is(err, remoting.ErrTimeout) {
 		t.Errorf("got %v", err)
 	}
 	if n := cluster.Requests(protocol.SendMessageV2); n != 1 {
