@@ -28,8 +28,6 @@ type File interface {
 	// Map maps the first size bytes read-only. Later writes show in it. The
 	// file must not shrink while mapped. Closing the file keeps the mapping.
 	Map(size int64) ([]byte, error)
-	// Unmap ends a mapping that Map returned.
-	Unmap(data []byte) error
 	Close() error
 }
 
@@ -58,6 +56,8 @@ type FS interface {
 	// Space returns the bytes that this process may still allocate on the
 	// file system of dir, and that file system's size.
 	Space(dir string) (free, total int64, err error)
+	// Unmap ends a mapping that File.Map returned.
+	Unmap(data []byte) error
 	// Lock takes an exclusive lock on the file, made if need be. It fails at
 	// once with an error wrapping ErrLocked when another opener holds it, in
 	// this process or in another. Closing releases it.

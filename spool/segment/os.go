@@ -115,7 +115,7 @@ func (f osFile) Map(size int64) ([]byte, error) {
 	return m, nil
 }
 
-func (f osFile) Unmap(data []byte) error {
+func (osFS) Unmap(data []byte) error {
 	m := mmap.MMap(data)
 	return m.Unmap()
 }

@@ -1,0 +1,204 @@
+package spool
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/sluicemq/sluice/spool/segment"
+)
+
+// The checkpoint file, 4096 bytes, big endian. The first fields are RocketMQ's,
+// for its broker and tools; recovery uses them only when ours say nothing.
+//
+//	   0 physicMsgTimestamp 8   store time of the newest durable record, ms
+//	   8 logicsMsgTimestamp 8   store time of the newest durably dispatched one
+//	  16 indexMsgTimestamp 8    0: there is no index
+//	  24 masterFlushedOffset 8  the durable offset
+//	  32 confirmPhyOffset 8     the durable offset
+//	1024 slot A | 1536 slot B   written in turn, so that one is always whole:
+//	     magic 8 "SLUICE\0\1" | sequence 8 | segment size 8 | dispatched 8 |
+//	     units 8 | CRC-32 of the bytes before 4
+//	2048 durable offset 8 | CRC-32 of it 4, written after every flush and
+//	     synced only with the slots: it may be old, never too new
+//
+// dispatched is a log offset: the queues durably have the units of all records
+// before it. units is the sum of the queues' maximum offsets at that point:
+// queue files that are gone show in it.
+const (
+	checkpointLen = 4096
+	slotA, slotB  = 1024, 1536
+	slotLen       = 44
+	markAt        = 2048
+
+	slotMagic = 0x534C554943450001
+)
+
+// A checkpoint is what the file says.
+type checkpoint struct {
+	physic, logics int64 // ms since 1970
+	slot           *slot // nil when neither slot is whole
+	mark           int64 // 0 when not whole
+}
+
+type slot struct {
+	sequence, segmentBytes, dispatched, units int64
+}
+
+func (sl slot) encode() []byte {
+	b := make([]byte, 0, slotLen)
+	for _, v := range []int64{slotMagic, sl.sequence, sl.segmentBytes, sl.dispatched, sl.units} {
+		b = binary.BigEndian.AppendUint64(b, uint64(v))
+	}
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+}
+
+func decodeSlot(b []byte) *slot {
+	b = b[:slotLen]
+	be := binary.BigEndian
+	if be.Uint64(b) != slotMagic || be.Uint32(b[slotLen-4:]) != crc32.ChecksumIEEE(b[:slotLen-4]) {
+		return nil
+	}
+	return &slot{
+		sequence:     int64(be.Uint64(b[8:])),
+		segmentBytes: int64(be.Uint64(b[16:])),
+		dispatched:   int64(be.Uint64(b[24:])),
+		units:        int64(be.Uint64(b[32:])),
+	}
+}
+
+func encodeMark(offset int64) (b [12]byte) {
+	binary.BigEndian.PutUint64(b[:], uint64(offset))
+	binary.BigEndian.PutUint32(b[8:], crc32.ChecksumIEEE(b[:8]))
+	return b
+}
+
+func decodeCheckpoint(b []byte) checkpoint {
+	b = append(b, make([]byte, checkpointLen)...)[:checkpointLen]
+	be := binary.BigEndian
+	cp := checkpoint{physic: int64(be.Uint64(b)), logics: int64(be.Uint64(b[8:]))}
+	cp.slot = decodeSlot(b[slotA:])
+	if o := decodeSlot(b[slotB:]); o != nil && (cp.slot == nil || o.sequence > cp.slot.sequence) {
+		cp.slot = o
+	}
+	mark := int64(be.Uint64(b[markAt:]))
+	if m := encodeMark(mark); string(m[:]) == string(b[markAt:markAt+len(m)]) && mark >= 0 {
+		cp.mark = mark
+	}
+	return cp
+}
+
+// readCheckpoint reads the file; one that is missing says nothing.
+func readCheckpoint(fsys segment.FS, path string) (checkpoint, error) {
+	b, err := fsys.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return checkpoint{}, err
+	}
+	return decodeCheckpoint(b), nil
+}
+
+// A checkpointFile writes the checkpoint.
+type checkpointFile struct {
+	f segment.File
+
+	mu       sync.Mutex // one save at a time
+	sequence int64
+}
+
+func openCheckpoint(fsys segment.FS, path string) (segment.File, error) {
+	f, err := fsys.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = fsys.Create(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if size, err := f.Size(); err != nil || size != checkpointLen {
+		if err = errors.Join(err, f.Truncate(checkpointLen)); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
+
+// mark notes the durable offset. It is a hint for recovery, so a failure is
+// left to the next save to report.
+func (c *checkpointFile) mark(durable int64) {
+	b := encodeMark(durable)
+	_, _ = c.f.WriteAt(b[:], markAt)
+}
+
+// saveCheckpoint syncs the queue files and then says so in the checkpoint.
+func (s *Spool) saveCheckpoint() error {
+	s.check.mu.Lock()
+	defer s.check.mu.Unlock()
+	d := &s.dispatch
+	d.mu.Lock()
+	sl := slot{segmentBytes: s.o.SegmentBytes, dispatched: d.pos.Load(), units: d.units}
+	logics := d.lastStore
+	files, dirs := s.files.takeDirty()
+	d.mu.Unlock()
+	err := s.files.sync(files, dirs)
+	if err == nil {
+		// Under FlushAsync the queues run ahead of the flushed log.
+		err = s.flushTo(context.Background(), sl.dispatched)
+	}
+	if err != nil {
+		return err
+	}
+	s.check.sequence++
+	sl.sequence = s.check.sequence
+	at := int64(slotA)
+	if sl.sequence%2 == 0 {
+		at = slotB
+	}
+	durable := s.durable.Load()
+	b := binary.BigEndian.AppendUint64(nil, uint64(logics)) // what is dispatched is stored
+	b = binary.BigEndian.AppendUint64(b, uint64(logics))
+	b = binary.BigEndian.AppendUint64(b, 0)
+	b = binary.BigEndian.AppendUint64(b, uint64(durable))
+	b = binary.BigEndian.AppendUint64(b, uint64(durable))
+	_, err1 := s.check.f.WriteAt(b, 0)
+	_, err2 := s.check.f.WriteAt(sl.encode(), at)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if err := s.check.f.Sync(); err != nil {
+		return err
+	}
+	s.checked.Store(sl.dispatched)
+	return nil
+}
+
+const (
+	checkpointInterval = 5 * time.Second
+	// checkpointBytes of dispatched log bring the next checkpoint forward:
+	// they are what a restart after a power cut has to dispatch again.
+	checkpointBytes = 256 << 20
+)
+
+// runCheckpoint saves the checkpoint while the log grows.
+func (s *Spool) runCheckpoint(ctx context.Context) error {
+	const look = checkpointInterval / 10
+	t := time.NewTicker(look)
+	defer t.Stop()
+	for quiet := 0; ; quiet++ {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return nil
+		}
+		behind := s.dispatch.pos.Load() - s.checked.Load()
+		if behind == 0 || behind < checkpointBytes && quiet < 10 {
+			continue
+		}
+		quiet = 0
+		if err := s.saveCheckpoint(); err != nil {
+			s.log.Error("save checkpoint", "err", err)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicemq/sluice/spool/segment"
+)
+
+const (
+	// prepareAt is the part of the segment written to, in percent, from which
+	// the next one is made ready: a store that is hardly used stays one file.
+	prepareAt = 50
+	// fillWindow is how far ahead of appends blocks are written.
+	fillWindow = 256 << 20
+	// fillPause follows a fill step that failed.
+	fillPause = time.Second
+)
+
+// ensureNext makes sure that there is a segment to go on to. When the limit
+// allows no further file, the oldest segment makes room; when that may not go,
+// the error is ErrFull and says who holds it.
+func (s *Spool) ensureNext() error {
+	if s.seq.Ready() {
+		return nil
+	}
+	s.retireMu.Lock()
+	defer s.retireMu.Unlock()
+	if ready, err := s.seq.Prepare(true); ready || err != nil {
+		return err
+	}
+	for s.overLimit(1) {
+		if err := s.retireOldest(); err != nil {
+			s.refuse(refuseLimit, err)
+			return err
+		}
+		if ready, err := s.seq.Prepare(true); ready || err != nil {
+			return err
+		}
+	}
+	if _, err := s.seq.Prepare(false); err != nil {
+		return s.writeError(err)
+	}
+	return nil
+}
+
+// overLimit tells whether more further files would exceed MaxBytes.
+func (s *Spool) overLimit(more int) bool {
+	return s.o.MaxBytes > 0 && int64(s.seq.Files()+more)*s.o.SegmentBytes > s.o.MaxBytes
+}
+
+// refuse sets or takes away a reason to refuse messages, one log line each.
+func (s *Spool) refuse(kind int, err error) {
+	before := s.gate.set(kind, err)
+	switch {
+	case before == nil && err != nil:
+		s.log.Warn("no more messages are taken", "err", err)
+	case before != nil && err == nil:
+		s.log.Info("messages are taken again", "was", before)
+	}
+}
+
+// wantsNext tells whether it is time to make the next segment ready.
+func (s *Spool) wantsNext() bool {
+	used := s.written.Load() - s.seq.Last().Base()
+	return used*100 >= s.o.SegmentBytes*prepareAt
+}
+
+func (s *Spool) nudgePrepare() { nudge(s.prepareWake) }
+
+// runPrepare makes the next segment ready and fills blocks ahead of appends.
+func (s *Spool) runPrepare(ctx context.Context) error {
+	t := time.NewTicker(100 * time.Millisecond)
+	defer t.Stop()
+	failing := false
+	for {
+		if s.wantsNext() && !s.seq.Ready() && s.gate.err() == nil {
+			if err := s.ensureNext(); err != nil && !errors.Is(err, ErrFull) {
+				s.log.Error("prepare segment", "err", err)
+			}
+		}
+		did, err := s.fillStep()
+		if err != nil {
+			if !failing { // a full disk is told once
+				s.log.Warn("write blocks ahead", "err", err)
+			}
+			if !pause(ctx, fillPause) {
+				return nil
+			}
+		}
+		failing = err != nil
+		if did {
+			if ctx.Err() != nil {
+				return nil
+			}
+			continue
+		}
+		select {
+		case <-t.C:
+		case <-s.prepareWake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// fillStep fills a step of the segment written to, or of the next one.
+func (s *Spool) fillStep() (bool, error) {
+	last := s.seq.Last()
+	did, err := last.FillStep(fillWindow)
+	if did || err != nil {
+		return did, stepError(last, err)
+	}
+	next := s.seq.Next()
+	if next == nil {
+		return false, nil
+	}
+	did, err = next.FillStep(s.o.SegmentBytes)
+	return did, stepError(next, err)
+}
+
+func stepError(seg *segment.Segment, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("segment %s: %w", segment.FileName(seg.Base()), err)
+}
+
+// pause waits; false when ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,193 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/sluicemq/sluice/protocol/message"
+	"github.com/sluicemq/sluice/spool/segment"
+)
+
+// A Limit bounds what one Read returns. The first record is returned whatever
+// its size. Zero or less means 1 message, or no bound on bytes.
+type Limit struct{ Messages, Bytes int }
+
+// A Filter decides by the tags code in a queue unit whether the record is
+// wanted. nil wants all.
+type Filter func(tagsCode int64) bool
+
+// A ReadStatus says what a Read met, in RocketMQ's terms.
+type ReadStatus int
+
+// The statuses of a Read, with what ReadResult.Next is.
+const (
+	Found               ReadStatus = iota // records were found; after the last one examined
+	NoMatchedMessage                      // none of the examined ones matched; after the last one examined
+	MessageWasRemoving                    // the examined ones are not in the log any more; after the last one
+	OffsetFoundNull                       // the queue's file is not there; the first offset of the next file
+	OffsetOverflowBadly                   // the offset is beyond Max; Max
+	OffsetOverflowOne                     // the offset is Max: nothing yet; the offset
+	OffsetTooSmall                        // the offset is below Min; Min
+	NoMatchedLogicQueue                   // no such queue; 0
+	NoMessageInQueue                      // the queue never had a message; 0
+)
+
+var readStatusNames = [...]string{
+	"FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL", "OFFSET_OVERFLOW_BADLY",
+	"OFFSET_OVERFLOW_ONE", "OFFSET_TOO_SMALL", "NO_MATCHED_LOGIC_QUEUE", "NO_MESSAGE_IN_QUEUE",
+}
+
+// String is RocketMQ's name of the status.
+func (s ReadStatus) String() string {
+	if s < 0 || int(s) >= len(readStatusNames) {
+		return fmt.Sprintf("ReadStatus(%d)", int(s))
+	}
+	return readStatusNames[s]
+}
+
+// A ReadResult says where to read on and what the queue holds.
+type ReadResult struct {
+	Status   ReadStatus
+	Next     int64 // queue offset to read from next
+	Min, Max int64
+}
+
+// unitsAtOnce is how many units a Read takes from the queue file at a time.
+const unitsAtOnce = 128
+
+// minScan is how many units a Read examines at least before it gives up
+// finding a match: RocketMQ's 16000 bytes of queue.
+const minScan = 16000 / unitSize
+
+// Read puts the messages of q from offset on that filter wants into the empty
+// into, up to limit. They are valid until into.Release, which the caller owes
+// whatever the status. It examines at most max(800, limit.Messages) messages.
+// It takes no lock that appends take.
+func (s *Spool) Read(q *Queue, offset int64, limit Limit, filter Filter, into *Records) ReadResult {
+	if q == nil {
+		return ReadResult{Status: NoMatchedLogicQueue}
+	}
+	r := ReadResult{Min: q.Min(), Max: q.Max()}
+	switch {
+	case r.Max == 0:
+		r.Status = NoMessageInQueue
+		return r
+	case offset < r.Min:
+		r.Status, r.Next = OffsetTooSmall, r.Min
+		return r
+	case offset == r.Max:
+		r.Status, r.Next = OffsetOverflowOne, offset
+		return r
+	case offset > r.Max:
+		r.Status, r.Next = OffsetOverflowBadly, r.Max
+		return r
+	}
+	defer segment.PanicOnFault()()
+	limit.Messages = max(limit.Messages, 1)
+	end := min(r.Max, offset+int64(max(minScan, limit.Messages)))
+	s.scan(q, offset, end, limit, filter, into, &r)
+	return r
+}
+
+// scan examines units [at, end) and sets the status and where to go on.
+func (s *Spool) scan(q *Queue, at, end int64, limit Limit, filter Filter, into *Records, r *ReadResult) {
+	if cap(into.units) == 0 {
+		into.units = make([]byte, unitsAtOnce*unitSize)
+	}
+	r.Status = NoMatchedMessage
+	for at < end {
+		n := min(end-at, unitsAtOnce)
+		if filter == nil {
+			n = min(n, int64(limit.Messages-into.Len()))
+		}
+		got, err := s.files.read(q, at, into.units[:n*unitSize])
+		if got == 0 {
+			if errors.Is(err, fs.ErrNotExist) && into.Len() == 0 {
+				r.Status = OffsetFoundNull
+				at = min(end, (at/s.files.entries+1)*s.files.entries)
+			} else if into.Len() == 0 {
+				s.readError(q, at, err)
+			}
+			break
+		}
+		for i := range got {
+			u := parseUnit(into.units[i*unitSize:])
+			if filter != nil && !filter(u.tags) && !u.gap() {
+				at++
+				continue
+			}
+			full, err := s.take(u, limit, into)
+			if full {
+				r.Next = at
+				return
+			}
+			at++
+			if err != nil && into.Len() == 0 {
+				r.Status = MessageWasRemoving
+			} else if err == nil {
+				r.Status = Found
+			}
+		}
+	}
+	r.Next = at
+}
+
+// take adds the record of a unit. full tells that it is over the limit; an
+// error that the record is not there.
+func (s *Spool) take(u unit, limit Limit, into *Records) (full bool, err error) {
+	if into.Len() >= limit.Messages ||
+		into.Len() > 0 && limit.Bytes > 0 && into.bytes+int(u.size) > limit.Bytes {
+		return true, nil
+	}
+	if u.gap() {
+		return false, errNoRecord
+	}
+	rec, err := s.record(u.phys, int(u.size), into)
+	if err != nil {
+		return false, err
+	}
+	into.add(rec)
+	return false, nil
+}
+
+var errNoRecord = errors.New("no record there")
+
+// record returns the record at a log offset, pinned by into. size is what the
+// queue says, or 0 when not known.
+func (s *Spool) record(phys int64, size int, into *Records) (rec []byte, err error) {
+	seg := s.seq.Find(phys)
+	if seg == nil || phys >= s.readable() {
+		return nil, errNoRecord
+	}
+	if err := into.pin(seg); err != nil {
+		return nil, err
+	}
+	defer segment.CatchFault(&err)
+	v, err := message.ViewOf(seg.Data()[phys-seg.Base():])
+	if err != nil || v.PhysicalOffset() != phys || size != 0 && v.Size() != size {
+		s.counters.unreadable.Add(1)
+		return nil, fmt.Errorf("offset %d: %w", phys, errNoRecord)
+	}
+	return v.Bytes(), nil
+}
+
+// ReadAt puts the one record that begins at a log offset into the empty into;
+// the caller owes into.Release. The error says that there is no readable one.
+func (s *Spool) ReadAt(physicalOffset int64, into *Records) error {
+	if physicalOffset < s.seq.Base() {
+		return fmt.Errorf("read at %d: %w, the log begins at %d", physicalOffset, errNoRecord, s.seq.Base())
+	}
+	defer segment.PanicOnFault()()
+	rec, err := s.record(physicalOffset, 0, into)
+	if err != nil {
+		return fmt.Errorf("read at %d: %w", physicalOffset, err)
+	}
+	into.add(rec)
+	return nil
+}
+
+func (s *Spool) readError(q *Queue, at int64, err error) {
+	s.counters.unreadable.Add(1)
+	s.log.Error("read queue", "topic", q.Topic(), "queue", q.id, "offset", at, "err", err)
+}

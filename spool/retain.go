@@ -1,0 +1,209 @@
+package spool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluicemq/sluice/spool/segment"
+)
+
+const (
+	retainInterval = time.Second
+	// reservePart and reserveMin: appends are refused while less than this is
+	// free on the disk, so that cursors, checkpoint and queues can be written.
+	reservePart = 100 // 1 %
+	reserveMin  = 16 << 20
+)
+
+func (s *Spool) nudgeRetain() { nudge(s.retainWake) }
+
+// runRetain deletes what is old or too much, keeps an eye on the disk, and
+// opens the gate again when there is room.
+func (s *Spool) runRetain(ctx context.Context) error {
+	t := time.NewTicker(retainInterval)
+	defer t.Stop()
+	for {
+		s.retain()
+		select {
+		case <-t.C:
+		case <-s.retainWake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// retain is one round of retention.
+func (s *Spool) retain() {
+	s.retireExpired()
+	s.probeDisk()
+	if s.gate.reason(refuseLimit) != nil && s.ensureNext() == nil {
+		s.refuse(refuseLimit, nil)
+	}
+	s.correctMins()
+	s.nudgePrepare()
+}
+
+// retireExpired lets segments go whose newest message is older than MaxAge.
+func (s *Spool) retireExpired() {
+	s.retireMu.Lock()
+	defer s.retireMu.Unlock()
+	limit := s.clock.now(s.o.Now()) - s.o.MaxAge.Milliseconds()
+	for {
+		segs := s.seq.Segments()
+		if len(segs) < 2 {
+			return
+		}
+		// The first message of the next segment is newer than all of this one.
+		newest := firstStoreTime(segs[1])
+		if newest == 0 || newest > limit || s.retireOldest() != nil {
+			return
+		}
+	}
+}
+
+// retireOldest takes the oldest segment out of the log, or returns ErrFull and
+// why it has to stay. Called with retireMu held.
+func (s *Spool) retireOldest() error {
+	segs := s.seq.Segments()
+	if len(segs) < 2 {
+		return s.fullError("only the segment being written to is left")
+	}
+	seg := segs[0]
+	if seg.End() > min(s.dispatch.pos.Load(), s.durable.Load()) {
+		return s.fullError("the oldest segment is not flushed and dispatched yet")
+	}
+	if s.o.KeepUnread {
+		if why := s.heldBy(seg); why != "" {
+			return s.fullError(why)
+		}
+	}
+	if err := s.seq.RetireFirst(); err != nil {
+		s.log.Error("delete segment", "segment", segment.FileName(seg.Base()), "err", err)
+		return err
+	}
+	s.counters.retired.Add(1)
+	s.minsStale.Store(true)
+	s.log.Info("segment deleted", "segment", segment.FileName(seg.Base()), "log begins at", seg.End())
+	return nil
+}
+
+func (s *Spool) fullError(why string) error {
+	return fmt.Errorf("%w: limit of %d bytes reached (%d used) and %s", ErrFull,
+		s.o.MaxBytes, int64(s.seq.Files())*s.o.SegmentBytes, why)
+}
+
+// heldBy names a cursor whose durable position has not passed all messages of
+// its queue in seg; "" when there is none.
+func (s *Spool) heldBy(seg *segment.Segment) string {
+	for _, c := range s.cursors.list() {
+		at, q := c.durable.Load(), c.queue
+		if at >= q.Max() {
+			continue
+		}
+		u, err := s.files.unitAt(q, max(at, q.Min()))
+		if err != nil || u.phys < seg.End() {
+			return fmt.Sprintf("cursor %q on %s queue %d is at offset %d of %d", c.name, q.Topic(), q.id, at, q.Max())
+		}
+	}
+	return ""
+}
+
+// correctMins raises the queues' minimum offsets to what the log still has,
+// and removes queue files that are wholly below.
+func (s *Spool) correctMins() {
+	if !s.minsStale.Swap(false) {
+		return
+	}
+	for _, q := range s.table.all() {
+		if q.min.Load() == q.max.Load() {
+			continue
+		}
+		if err := s.correctQueue(q); err != nil {
+			s.minsStale.Store(true)
+			s.log.Error("correct minimum offset", "topic", q.Topic(), "queue", q.id, "err", err)
+		}
+	}
+	s.forgetTombstones()
+}
+
+// correctQueue does it for one queue, unless the topic is being deleted.
+func (s *Spool) correctQueue(q *Queue) error {
+	deletions := q.topic.deletions.Load()
+	was := q.min.Load()
+	to, err := s.newMin(q, was)
+	if err != nil || to == was {
+		return err
+	}
+	s.dispatch.mu.Lock()
+	defer s.dispatch.mu.Unlock()
+	if q.topic.deletions.Load() != deletions {
+		return nil
+	}
+	q.min.Store(to)
+	s.cursors.skip(s, q, to)
+	end := to / s.files.entries
+	if to == q.max.Load() && to%s.files.entries == 0 {
+		end-- // the last file stays: its name is the queue's next offset
+	}
+	s.files.drop(q, end)
+	for x := end - 1; x >= was/s.files.entries; x-- {
+		if err := s.fs.Remove(s.files.path(fileKey{q, x})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skip moves cursors that retention has overtaken, which it does only where
+// cursors do not hold it back.
+func (set *cursorSet) skip(s *Spool, q *Queue, to int64) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	for k, c := range set.all {
+		if at := c.offset.Load(); k.q == q && at < to {
+			s.counters.lost.Add(to - at)
+			s.log.Error("messages deleted before a cursor read them", "cursor", k.name,
+				"topic", q.Topic(), "queue", q.id, "from", at, "to", to)
+			c.Advance(to)
+		}
+	}
+}
+
+// forgetTombstones drops those whose messages left the log.
+func (s *Spool) forgetTombstones() {
+	s.dispatch.mu.Lock()
+	defer s.dispatch.mu.Unlock()
+	base := s.seq.Base()
+	for _, at := range s.tombs.at {
+		if at <= base {
+			if err := s.saveTombstones(); err != nil {
+				s.log.Error("save deleted topics", "err", err)
+			}
+			return
+		}
+	}
+}
+
+// probeDisk refuses messages while the disk is nearly full. Unless cursors
+// hold messages back, the oldest segments are deleted then.
+func (s *Spool) probeDisk() {
+	free, total, err := s.fs.Space(s.o.Dir)
+	if err != nil {
+		s.log.Error("ask for free space", "err", err)
+		return
+	}
+	reserve := min(max(total/reservePart, reserveMin), total/10)
+	if free >= reserve {
+		s.refuse(refuseDisk, nil)
+		return
+	}
+	s.refuse(refuseDisk, fmt.Errorf("%w: %d bytes free on the disk of %s, %d are kept in reserve",
+		ErrFull, free, s.o.Dir, reserve))
+	s.retireMu.Lock()
+	defer s.retireMu.Unlock()
+	if s.seq.DropSpare() == nil && !s.o.KeepUnread {
+		_ = s.retireOldest() // nothing to delete: the gate says why already
+	}
+}

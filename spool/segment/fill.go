@@ -1,0 +1,106 @@
+package segment
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// fillChunk is what one fill step writes and syncs. A flush of the active
+	// segment that meets a step waits for at most this much.
+	fillChunk = 1 << 20
+	// fillLead is the distance that a fill step keeps from the writer, so that
+	// the writer seldom has to wait for a step.
+	fillLead = 256 << 10
+	pageSize = 4096
+)
+
+// A filler writes zeros ahead of the writer, so that appends go to blocks that
+// were written before and a flush has no metadata to journal.
+//
+//	| records ......w| lead |zeros being written| not filled   |
+//	0              reserved  from              to            size
+//
+// The invariant is that a step never covers a byte the writer has reserved:
+// steps begin beyond reserved, and a writer that catches up with a step under
+// way waits for it to end.
+type filler struct {
+	done atomic.Bool // nothing left to fill: the writer need not look
+
+	mu       sync.Mutex
+	ended    sync.Cond // a step ended; L is &mu
+	reserved int64     // end of what the writer has claimed
+	frontier int64     // bytes below it need no filling
+	from, to int64     // the step under way, empty when equal
+}
+
+// reserve claims [from, to) for the writer.
+func (f *filler) reserve(from, to, size int64) {
+	if f.done.Load() {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reserved = max(f.reserved, to)
+	for f.from < to && f.to > from {
+		f.ended.Wait()
+	}
+	if f.reserved >= size {
+		f.done.Store(true)
+	}
+}
+
+// begin chooses the next step; ok is false when none is due: the segment is
+// filled up, or filled for window bytes beyond the writer.
+func (f *filler) begin(size, window int64) (from, to int64, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from = f.frontier
+	if f.reserved > 0 {
+		from = max(from, (f.reserved+fillLead)&^(pageSize-1))
+	}
+	if from >= size {
+		f.done.Store(true)
+		return 0, 0, false
+	}
+	if from > f.reserved+window {
+		return 0, 0, false
+	}
+	f.from, f.to = from, min(from+fillChunk, size)
+	return f.from, f.to, true
+}
+
+// end ends the step; ok tells that its bytes were written.
+func (f *filler) end(ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ok {
+		f.frontier = max(f.frontier, f.to)
+	}
+	f.from, f.to = 0, 0
+	f.ended.Broadcast()
+}
+
+// FillStep fills the next part of the segment with zeros, at most window bytes
+// ahead of the writer, and syncs it. It reports whether it did anything. One
+// goroutine calls it.
+func (s *Segment) FillStep(window int64) (bool, error) {
+	if s.fill.done.Load() {
+		return false, nil
+	}
+	s.fileMu.RLock()
+	defer s.fileMu.RUnlock()
+	if s.file == nil {
+		return false, nil
+	}
+	from, to, ok := s.fill.begin(s.seq.size, window)
+	if !ok {
+		return false, nil
+	}
+	_, err := s.file.WriteAt(s.seq.zeros[:to-from], from)
+	s.fill.end(err == nil)
+	if err == nil {
+		err = s.file.Sync()
+	}
+	return true, err
+}
