@@ -94,7 +94,7 @@ var systemGroups = [...]string{
 // It fails rather than start without groups that it once had.
 func Open(fsys segment.FS, path string, o Options) (*Table, error) {
 	o.setDefaults()
-	t := &Table{o: o, file: statefile.New(fsys, path, (*groupsFile).check)}
+	t := &Table{o: o, file: statefile.New(fsys, path, o.Logger, (*groupsFile).check)}
 	loaded, err := t.file.Load()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -142,6 +142,9 @@ func checkStored(name string) error {
 }
 
 func newGroup(c protocol.SubscriptionGroupConfig) *Group {
+	if c.Attributes == nil {
+		c.Attributes = map[string]string{}
+	}
 	return &Group{SubscriptionGroupConfig: c, Name: c.GroupName}
 }
 
@@ -229,7 +232,8 @@ func (t *Table) room(count int) error {
 // Update creates groups or changes those that exist, as an operator asks
 // (request 200 with one, 225 with several): all of them or, when one is refused,
 // none. What already is as asked moves no version. Refusals are *protocol.Error
-// with the code for the wire.
+// with the code for the wire. Attributes stay as they are: this broker knows
+// none to set.
 func (t *Table) Update(configs ...protocol.SubscriptionGroupConfig) error {
 	for i := range configs {
 		if err := check(&configs[i]); err != nil {
@@ -242,10 +246,14 @@ func (t *Table) Update(configs ...protocol.SubscriptionGroupConfig) error {
 			old := s.groups[c.GroupName]
 			if old == nil {
 				count++
-			} else if reflect.DeepEqual(old.SubscriptionGroupConfig, c) {
+			} else {
+				c.Attributes = old.Attributes
+			}
+			g := newGroup(c)
+			if old != nil && reflect.DeepEqual(old, g) {
 				continue
 			}
-			next = append(next, newGroup(c))
+			next = append(next, g)
 		}
 		if count > len(s.groups) {
 			if err := t.room(count); err != nil {
@@ -266,6 +274,9 @@ func check(c *protocol.SubscriptionGroupConfig) error {
 	if c.RetryQueueNums < 0 || c.RetryQueueNums > maxRetryQueues || c.RetryMaxTimes < -1 {
 		return protocol.Errorf(protocol.InvalidParameter, "group[%s]: retryQueueNums is %d, want 0 to %d; retryMaxTimes is %d, want -1 or more",
 			c.GroupName, c.RetryQueueNums, maxRetryQueues, c.RetryMaxTimes)
+	}
+	for name := range c.Attributes {
+		return protocol.Errorf(protocol.InvalidParameter, "group[%s]: attribute %q is unknown", c.GroupName, name)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func Open(fsys segment.FS, path string, o Options) (*Table, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	t := &Table{o: o, seed: maphash.MakeSeed(), file: statefile.New(fsys, path, (*offsetsFile).check)}
+	t := &Table{o: o, seed: maphash.MakeSeed(), file: statefile.New(fsys, path, o.Logger, (*offsetsFile).check)}
 	for i := range t.shards {
 		t.shards[i].offsets = map[key]map[int32]int64{}
 	}

@@ -28,6 +28,8 @@ type fakeFS struct {
 	calls   int
 	crashAt int // this call and all later ones fail; 0 is never
 	faultAt int // only this call fails
+
+	unreadable string // name of a file that gives errors
 }
 
 type inode struct{ data, synced []byte }
@@ -72,6 +74,9 @@ func (f *fakeFS) Create(name string) (segment.File, error) {
 func (f *fakeFS) ReadFile(name string) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if name == f.unreadable {
+		return nil, errFault
+	}
 	node := f.names[name]
 	if node == nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}

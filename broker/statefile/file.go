@@ -18,11 +18,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 
 	"github.com/sluicemq/sluice/protocol"
 	"github.com/sluicemq/sluice/spool/segment"
 )
+
+var errDamaged = errors.New("damaged")
 
 const (
 	backupSuffix = ".bak"
@@ -35,22 +38,24 @@ type File[T any] struct {
 	fs    segment.FS
 	path  string
 	check func(*T) error
+	log   *slog.Logger
 	// sound says that the file at path is whole: only such a file may become
 	// the backup. A damaged one is replaced, and the backup stays as it is.
 	sound bool
 }
 
-// New returns the File at path; it touches nothing. Check (may be nil) tells
-// whether a decoded state is one: text such as "{}" decodes into every struct.
-func New[T any](fsys segment.FS, path string, check func(*T) error) *File[T] {
-	return &File[T]{fs: fsys, path: path, check: check}
+// New returns the File at path; it touches nothing. Check tells whether a
+// decoded state is one: text such as "{}" decodes into every struct.
+func New[T any](fsys segment.FS, path string, log *slog.Logger, check func(*T) error) *File[T] {
+	return &File[T]{fs: fsys, path: path, log: log, check: check}
 }
 
 // Load reads the last state that was saved, in strict JSON or in Apache's form
 // with unquoted integer keys. It falls back to the backup when the file is
-// missing or damaged. A state that was never saved gives fs.ErrNotExist; when
-// something is there and none of it can be read, the error names both files and
-// what is wrong with each.
+// missing or damaged, and logs that. A state that was never saved gives
+// fs.ErrNotExist; when something is there and none of it is whole, the error
+// names both files and what is wrong with each. A file that cannot be read now
+// is an error too: it may well be whole, and newer than the backup.
 func (f *File[T]) Load() (*T, error) {
 	f.sound = false
 	state, err := f.read(f.path)
@@ -58,8 +63,12 @@ func (f *File[T]) Load() (*T, error) {
 		f.sound = true
 		return state, nil
 	}
+	if !errors.Is(err, errDamaged) && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("load state: %w", err)
+	}
 	state, backupErr := f.read(f.path + backupSuffix)
 	if backupErr == nil {
+		f.log.Warn("state loaded from its backup", "path", f.path, "err", err)
 		return state, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) && errors.Is(backupErr, fs.ErrNotExist) {
@@ -78,18 +87,16 @@ func (f *File[T]) read(path string) (*T, error) {
 	text := bytes.TrimSpace(data)
 	switch {
 	case len(text) == 0:
-		return nil, errors.New("is empty")
+		return nil, fmt.Errorf("%w: it is empty", errDamaged)
 	case text[0] != '{':
-		return nil, fmt.Errorf("is not a JSON object: begins with %q", text[0])
+		return nil, fmt.Errorf("%w: it begins with %q, not with an object", errDamaged, text[0])
 	}
 	state := new(T)
 	if err := protocol.Unmarshal(text, state); err != nil {
-		return nil, fmt.Errorf("is damaged: %w", err)
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	if f.check != nil {
-		if err := f.check(state); err != nil {
-			return nil, fmt.Errorf("is damaged: %w", err)
-		}
+	if err := f.check(state); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return state, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func (t *table) check() error {
 func rows(n int64) *table { return &table{Rows: map[string]map[int32]int64{"row": {0: n, 7: n}}} }
 
 func open(f *fakeFS) *statefile.File[table] {
-	return statefile.New(f, path, (*table).check)
+	return statefile.New(f, path, slog.New(slog.DiscardHandler), (*table).check)
 }
 
 // loaded opens the file as a process does that has just started.
@@ -198,11 +199,21 @@ func TestLoadRefusesWhenBothAreDamaged(t *testing.T) {
 				if err == nil || errors.Is(err, fs.ErrNotExist) {
 					t.Fatalf("load: %v, want a refusal that does not look like a first start", err)
 				}
-				if text := err.Error(); strings.Count(text, path) != 2 || !strings.Contains(text, path+".bak") {
+				if text := err.Error(); !strings.Contains(text, path+": ") || !strings.Contains(text, path+".bak: ") {
 					t.Errorf("%q does not name both files", text)
 				}
 			}
 		})
+	}
+}
+
+// A file that cannot be read at the moment is no reason to go back to the one
+// before it.
+func TestLoadRefusesWhenTheFileCannotBeRead(t *testing.T) {
+	disk := savedDir(t)
+	disk.unreadable = path
+	if _, err := open(disk).Load(); !errors.Is(err, errFault) {
+		t.Errorf("load: %v, want %v", err, errFault)
 	}
 }
 

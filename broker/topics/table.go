@@ -92,7 +92,7 @@ func (f *topicsFile) check() error {
 // It fails rather than start without topics that it once had.
 func Open(fsys segment.FS, path string, o Options) (*Table, error) {
 	o.setDefaults()
-	t := &Table{o: o, file: statefile.New(fsys, path, (*topicsFile).check)}
+	t := &Table{o: o, file: statefile.New(fsys, path, o.Logger, (*topicsFile).check)}
 	loaded, err := t.file.Load()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
