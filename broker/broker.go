@@ -60,7 +60,11 @@ func New(o Options, sp *spool.Spool) (*Broker, error) {
 }
 
 func (b *Broker) openTables(o *Options) (err error) {
-	path := func(name string) string { return filepath.Join(o.Dir, "config", name) }
+	dir := filepath.Join(o.Dir, "config")
+	if err := o.FS.MkdirAll(dir); err != nil {
+		return fmt.Errorf("make the directory of the tables: %w", err)
+	}
+	path := func(name string) string { return filepath.Join(dir, name) }
 	b.topics, err = topics.Open(o.FS, path("topics.json"), topics.Options{
 		AutoCreate: o.AutoCreateTopics, DefaultQueues: o.DefaultQueues, Cluster: o.Cluster, Broker: o.Name,
 		OnChange: func([]*topics.Topic, []string) { b.registrar.topicsChanged() }, Logger: o.Logger, Now: o.Now,
