@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -215,7 +216,8 @@ sidecar:
 			if !p.running() {
 				return fmt.Errorf("%s ended: %w", p.name, p.wait(0))
 			}
-			return get(ctx, s.http+"/readyz")
+			_, err := fetch(ctx, s.http+"/readyz")
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -227,20 +229,22 @@ sidecar:
 	return s
 }
 
-func get(ctx context.Context, url string) error {
+// fetch returns what an HTTP address answers with 200.
+func fetch(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(resp.Status)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(resp.Status)
 	}
-	return nil
+	return string(text), err
 }
 
 // A natsServer is a real nats-server with JetStream on disk, as a process of
