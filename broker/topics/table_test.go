@@ -26,7 +26,7 @@ func options() topics.Options {
 
 func open(t *testing.T, path string, o topics.Options) *topics.Table {
 	t.Helper()
-	table, err := topics.Open(segment.OS, path, o)
+	table, err := topics.Open(segment.OS(), path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestOpenRefusesToForgetTopics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := topics.Open(segment.OS, path, options()); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := topics.Open(segment.OS(), path, options()); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("open: %v, want a refusal that names the file", err)
 	}
 }
@@ -335,7 +335,7 @@ func (f *noSpace) Create(name string) (segment.File, error) {
 }
 
 func TestChangeThatCannotBeSavedDoesNotHappen(t *testing.T) {
-	disk := &noSpace{FS: segment.OS}
+	disk := &noSpace{FS: segment.OS()}
 	table, err := topics.Open(disk, filepath.Join(t.TempDir(), "topics.json"), options())
 	if err != nil {
 		t.Fatal(err)
@@ -386,7 +386,7 @@ func TestGetBytesDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkGetBytes(b *testing.B) {
-	table, err := topics.Open(segment.OS, filepath.Join(b.TempDir(), "topics.json"), options())
+	table, err := topics.Open(segment.OS(), filepath.Join(b.TempDir(), "topics.json"), options())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -398,7 +398,7 @@ func BenchmarkGetBytes(b *testing.B) {
 
 // BenchmarkCreate makes topics beside 10 000 others, from 32 callers at once.
 func BenchmarkCreate(b *testing.B) {
-	table, err := topics.Open(segment.OS, filepath.Join(b.TempDir(), "topics.json"), options())
+	table, err := topics.Open(segment.OS(), filepath.Join(b.TempDir(), "topics.json"), options())
 	if err != nil {
 		b.Fatal(err)
 	}
