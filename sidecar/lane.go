@@ -45,6 +45,7 @@ type lane struct {
 	backoff  upstream.Backoff
 	park     func(ctx context.Context, m *message.Message, reason string) error
 	progress *progress
+	pace     *pacer
 	log      *slog.Logger
 
 	state atomic.Int32
@@ -73,11 +74,12 @@ func (l *lane) run(ctx context.Context) {
 			return
 		}
 		l.state.Store(int32(laneSending))
+		began := time.Now()
 		accepted, err := l.forward(ctx)
 		if accepted > 0 {
 			failures = 0
 		}
-		if err == nil {
+		if err == nil && l.pace.rest(ctx, time.Since(began)) {
 			continue
 		}
 		if ctx.Err() != nil {

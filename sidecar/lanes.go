@@ -45,6 +45,7 @@ type Upstream struct {
 type lanes struct {
 	spool *spool.Spool
 	park  func(ctx context.Context, upstream string, m *message.Message, reason string) error
+	pace  *pacer
 	log   *slog.Logger
 
 	mu        sync.Mutex
@@ -171,7 +172,7 @@ func (l *lanes) newLane(key laneKey) (*lane, error) {
 	}
 	return &lane{
 		upstream: key.upstream, queue: key.queue, cursor: cursor, sender: up.Sender, spool: l.spool,
-		limit: up.Limit, backoff: up.Backoff, progress: l.progress[key.upstream], log: l.log,
+		limit: up.Limit, backoff: up.Backoff, progress: l.progress[key.upstream], pace: l.pace, log: l.log,
 		park: func(ctx context.Context, m *message.Message, reason string) error {
 			return l.park(ctx, key.upstream, m, reason)
 		},

@@ -89,6 +89,7 @@ func New(o Options, sp *spool.Spool) (*Sidecar, error) {
 	s.engine = engine
 	door.topics, door.address, door.ensure = engine.Topics(), engine.Advertised, queues.ensure(engine.Topics())
 	s.lanes.park = parker(engine.Put)
+	s.lanes.pace = newPacer(func() int64 { return engine.Totals().Stored })
 	if o.HTTP.Listen != "" {
 		shown := &metrics{spool: sp, lanes: s.lanes, counters: engine.Totals}
 		known := func(topic string) int { return queues.known(engine.Topics(), topic) }
@@ -107,6 +108,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.engine.Run(ctx) })
 	group.Go(func() error { return s.lanes.run(ctx) })
+	group.Go(func() error { return s.lanes.pace.run(ctx) })
 	if s.http != nil {
 		group.Go(func() error { return s.http.run(ctx) })
 	}
