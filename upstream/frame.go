@@ -99,7 +99,7 @@ func (f *frame) forward(m *message.Message) (k kind) {
 		case message.PropertyMessageRegion, message.PropertyTraceOn, message.PropertyCluster, message.PropertyCRC32:
 			return true
 		case message.PropertyWait:
-			k.wait = string(value)
+			k.wait = waitValue(value)
 		case message.PropertyUniqueKey:
 			keyed = true
 		}
@@ -111,6 +111,17 @@ func (f *frame) forward(m *message.Message) (k kind) {
 		f.props = message.AppendProperty(f.props, message.PropertyUniqueKey, fallbackKey(m))
 	}
 	return k
+}
+
+// waitValue spares an allocation per message for the two usual values.
+func waitValue(value []byte) string {
+	switch string(value) {
+	case "true":
+		return "true"
+	case "false":
+		return "false"
+	}
+	return string(value)
 }
 
 func appendPair(dst, name, value []byte) []byte {

@@ -42,6 +42,10 @@ type NATSOptions struct {
 	MaxPending int           // messages without acknowledgement at once; default 4096
 	AckTimeout time.Duration // of one message; default 10 s
 
+	// ReconnectWait is the pause between attempts to connect, to which up to the
+	// same is added at random; default 1 s.
+	ReconnectWait time.Duration
+
 	// Create, when set, makes Stream if it does not exist. A stream that exists is
 	// left as it is.
 	Create *StreamOptions
@@ -84,6 +88,9 @@ func (o NATSOptions) withDefaults() (NATSOptions, error) {
 	}
 	if o.AckTimeout == 0 {
 		o.AckTimeout = 10 * time.Second
+	}
+	if o.ReconnectWait == 0 {
+		o.ReconnectWait = time.Second
 	}
 	if o.Create != nil && o.Stream == "" {
 		return o, errors.New("a stream to create needs a name")
@@ -182,8 +189,8 @@ func (s *NATS) connectOptions(ctx context.Context) []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.IgnoreAuthErrorAbort(), // credentials may be put right while we run
-		nats.ReconnectWait(time.Second),
-		nats.ReconnectJitter(time.Second, 2*time.Second),
+		nats.ReconnectWait(s.o.ReconnectWait),
+		nats.ReconnectJitter(s.o.ReconnectWait, s.o.ReconnectWait),
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(20 * time.Second),
 		nats.FlusherTimeout(10 * time.Second),

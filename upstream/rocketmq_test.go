@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // running keeps s running until the test ends.
-func running(t *testing.T, s Sender) {
+func running(t testing.TB, s Sender) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

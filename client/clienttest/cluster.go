@@ -235,7 +235,9 @@ func (c *Cluster) route(topic string) *protocol.TopicRouteData {
 	return route
 }
 
-func ok(h protocol.Header) *protocol.Command { return protocol.NewResponse(protocol.Success, "", h, nil) }
+func ok(h protocol.Header) *protocol.Command {
+	return protocol.NewResponse(protocol.Success, "", h, nil)
+}
 
 func body(v any) (*protocol.Command, error) {
 	b, err := protocol.Marshal(v)
