@@ -19,6 +19,7 @@ type reach struct {
 	nameServers []string
 	timeout     time.Duration
 	verbose     bool
+	warn        bool // log warnings even so: for commands that would else wait in silence
 }
 
 func addReachFlags(cmd *cobra.Command) *reach {
@@ -36,8 +37,12 @@ func (r *reach) with(cmd *cobra.Command, f func(ctx context.Context, c *client.C
 		return usagef("--timeout: want a positive duration, have %s", r.timeout)
 	}
 	log := slog.New(slog.DiscardHandler)
-	if r.verbose {
-		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if r.verbose || r.warn {
+		level := slog.LevelWarn
+		if r.verbose {
+			level = slog.LevelDebug
+		}
+		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	}
 	c, err := client.New(client.Options{NameServers: r.nameServers, CallTimeout: r.timeout, Logger: log})
 	if err != nil {

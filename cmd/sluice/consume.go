@@ -38,6 +38,7 @@ a duration that lies back (15m).`,
 		Args: cobra.ExactArgs(1),
 	}
 	o := &consuming{reach: addReachFlags(cmd)}
+	o.warn = true
 	cmd.Flags().StringVarP(&o.group, "group", "g", "", "consumer `GROUP` (required)")
 	cmd.Flags().StringVar(&o.from, "from", "last", "where a new group starts: `first|last|TIME`")
 	cmd.Flags().StringVar(&o.expression, "tag", "*", "tags to take, joined by ||")

@@ -50,7 +50,13 @@ func execute(ctx context.Context, args []string, s streams) int {
 	root := newRoot(s)
 	root.SetArgs(args)
 	started := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	eachCommand(root, func(cmd *cobra.Command) {
+		run := cmd.RunE
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			started = true
+			return run(cmd, args)
+		}
+	})
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
@@ -61,6 +67,14 @@ func execute(ctx context.Context, args []string, s streams) int {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// eachCommand calls f for a command and all below it.
+func eachCommand(cmd *cobra.Command, f func(*cobra.Command)) {
+	f(cmd)
+	for _, sub := range cmd.Commands() {
+		eachCommand(sub, f)
+	}
 }
 
 func isUsage(err error) bool {
@@ -89,7 +103,7 @@ Exit codes: 0 success, 1 failure, 2 wrong arguments or configuration.`
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newSend(s), newConsume(), newTopic(), newRoute(), newConfig(s), newVersion())
+	root.AddCommand(newRun(s), newSend(s), newConsume(), newTopic(), newRoute(), newSpool(), newConfig(s), newVersion())
 	return root
 }
 

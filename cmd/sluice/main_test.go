@@ -87,14 +87,12 @@ func TestConfigShowReadsEnvironmentAndFileVariable(t *testing.T) {
 
 // TestEveryCommandIsDocumented walks the tree and demands help with an example.
 func TestEveryCommandIsDocumented(t *testing.T) {
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
+	eachCommand(newRoot(streams{}), func(cmd *cobra.Command) {
 		if cmd.Short == "" || cmd.Example == "" {
 			t.Errorf("%s lacks help or an example", cmd.CommandPath())
 		}
-		for _, sub := range cmd.Commands() {
-			walk(sub)
+		if cmd.RunE == nil {
+			t.Errorf("%s does not run", cmd.CommandPath())
 		}
-	}
-	walk(newRoot(streams{}))
+	})
 }

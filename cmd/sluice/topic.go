@@ -50,8 +50,12 @@ func newTopicList() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			info, err := admin.Cluster(ctx, c)
+			if err != nil {
+				return err
+			}
 			for _, topic := range topics {
-				if *system || users(topic) {
+				if *system || users(topic, info) {
 					fmt.Fprintln(cmd.OutOrStdout(), topic)
 				}
 			}
@@ -61,8 +65,16 @@ func newTopicList() *cobra.Command {
 	return cmd
 }
 
-// users tells a user's topic from those that brokers make for themselves.
-func users(topic string) bool {
+// users tells a user's topic from those that brokers make for themselves. Every cluster and
+// every broker has topics of its own name.
+func users(topic string, info *protocol.ClusterInfo) bool {
+	name := strings.TrimSuffix(topic, message.ReplyTopicSuffix)
+	if _, ok := info.ClusterAddrTable[name]; ok {
+		return false
+	}
+	if _, ok := info.BrokerAddrTable[topic]; ok {
+		return false
+	}
 	return !message.IsSystemTopic(topic) && !strings.HasPrefix(topic, message.RetryPrefix) &&
 		!strings.HasPrefix(topic, message.DeadLetterPrefix)
 }
