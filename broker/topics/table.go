@@ -28,7 +28,7 @@ type Options struct {
 	Broker        string
 	// OnChange (may be nil) hears of topics that were made or changed, and of
 	// the names of those deleted, after they are saved and visible, in order.
-	// It must not wait and must not change the table.
+	// It must not wait and must not change the table. Open does not call it.
 	OnChange func(changed []*Topic, deleted []string)
 	Logger   *slog.Logger
 	Now      func() time.Time // wall clock for data versions; time.Now
@@ -92,6 +92,8 @@ func (f *topicsFile) check() error {
 // It fails rather than start without topics that it once had.
 func Open(fsys segment.FS, path string, o Options) (*Table, error) {
 	o.setDefaults()
+	onChange := o.OnChange
+	o.OnChange = nil // nobody has seen the table yet
 	t := &Table{o: o, file: statefile.New(fsys, path, o.Logger, (*topicsFile).check)}
 	loaded, err := t.file.Load()
 	switch {
@@ -115,6 +117,7 @@ func Open(fsys segment.FS, path string, o Options) (*Table, error) {
 	if err := t.state.Change(t.addSystemTopics); err != nil {
 		return nil, fmt.Errorf("topics: %w", err)
 	}
+	t.o.OnChange = onChange
 	return t, nil
 }
 

@@ -304,7 +304,6 @@ func TestOnChangeNamesWhatChanged(t *testing.T) {
 		deleted = append(deleted, d...)
 	}
 	table := open(t, filepath.Join(t.TempDir(), "topics.json"), o)
-	changed = nil
 	if err := table.Update(config("a")); err != nil {
 		t.Fatal(err)
 	}
