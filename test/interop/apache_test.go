@@ -16,10 +16,12 @@ func TestClientsAgainstApache(t *testing.T) {
 }
 
 // exchange has every client produce through one name server address and
-// consume through another: singly and in batches, everything and by tag.
+// consume through another: singly and in batches, everything by another client
+// and one tag by itself.
 func exchange(t *testing.T, to, from string) {
 	t.Helper()
-	for _, c := range clients {
+	for i, c := range clients {
+		other := clients[(i+1)%len(clients)]
 		for _, batch := range []int{1, 8} {
 			t.Run(fmt.Sprintf("%s in batches of %d", c.name, batch), func(t *testing.T) {
 				topic := fmt.Sprintf("Exchange-%s-%d", c.name, batch)
@@ -27,7 +29,7 @@ func exchange(t *testing.T, to, from string) {
 				if len(sent) < 100 {
 					t.Fatalf("only %d of 100 acknowledged", len(sent))
 				}
-				all := c.consume(t, len(sent), "--namesrv", from, "--topic", topic, "--group", topic+"-all")
+				all := other.consume(t, len(sent), "--namesrv", from, "--topic", topic, "--group", topic+"-all")
 				checkDelivered(t, sent, all)
 				var wanted []acked
 				for _, s := range sent {

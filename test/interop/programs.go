@@ -131,33 +131,39 @@ func digest(body []byte) string {
 func body(n int) []byte { return fmt.Appendf(nil, "message %d ü中", n) }
 
 // checkDelivered demands that what was acknowledged was delivered, once, at the
-// place that the acknowledgement named and with the body that was sent.
+// place and under the id that the acknowledgement named, with the body that was
+// sent. It stops at the first difference: hundreds would say no more.
 func checkDelivered(t *testing.T, sent []acked, got []received) {
 	t.Helper()
-	byID := map[string]received{}
+	byKey := map[string]received{}
 	for _, r := range got {
-		if _, double := byID[r.id]; double {
-			t.Errorf("message %s came twice", r.id)
+		if other, double := byKey[r.key]; double {
+			t.Fatalf("message %s came twice: %+v, %+v", r.key, other, r)
 		}
-		byID[r.id] = r
+		byKey[r.key] = r
 	}
 	for _, s := range sent {
-		r, ok := byID[s.id]
+		r, ok := byKey[s.key]
 		if !ok {
-			t.Errorf("acknowledged message %s (key %s) did not come", s.id, s.key)
-			continue
+			t.Fatalf("acknowledged message %+v did not come", s)
 		}
-		if r.queue != s.queue || r.offset != s.offset || r.key != s.key {
-			t.Errorf("sent %+v, received %+v", s, r)
+		if r.queue != s.queue || r.offset != s.offset || s.isUniqueKey() && r.id != s.id {
+			t.Fatalf("sent %+v, received %+v", s, r)
 		}
 		if n, err := strconv.Atoi(s.key); err == nil && r.digest != digest(body(n)) {
-			t.Errorf("message %s has another body", s.key)
+			t.Fatalf("message %s has another body", s.key)
 		}
 	}
 	if len(got) != len(sent) {
-		t.Errorf("%d sent, %d received", len(sent), len(got))
+		t.Fatalf("%d sent, %d received", len(sent), len(got))
 	}
 }
+
+// isUniqueKey tells the unique key that a producer gave its message from an
+// offset id, which begins with the address of loopback: the Go client gives none
+// to the messages of a batch. Apache's broker then stores them without, ours
+// makes one.
+func (s acked) isUniqueKey() bool { return !strings.HasPrefix(s.id, "7F000001") }
 
 // checkOrder demands that the numbers in the keys grow along every ordering
 // key, or along every queue where there is no such key, when each queue is read from its beginning and doubles are passed over.
