@@ -77,17 +77,17 @@ func (a *admission) create(name, defaultTopic string, asked int) (*topics.Topic,
 	if err := message.ValidateTopic(name); err != nil {
 		return nil, protocol.Errorf(protocol.InvalidParameter, "%v", err)
 	}
-	if message.IsSendForbidden(name) {
+	if message.IsSystemTopic(name) || message.IsSendForbidden(name) {
 		return nil, protocol.Errorf(protocol.NoPermission, "Sending message to topic[%s] is forbidden.", name)
 	}
 	if strings.HasPrefix(name, message.RetryPrefix) {
-		return a.topics.Ensure(topics.RetryTopic(name, 1))
+		return a.topics.Ensure(topics.ReadWrite(name, 1))
 	}
 	if asked <= 0 {
 		asked = defaultTopicQueues
 	}
 	if a.autoQueues != nil {
-		asked = a.autoQueues(name, asked)
+		return a.topics.Ensure(topics.ReadWrite(name, a.autoQueues(name, asked)))
 	}
 	topic, err := a.topics.AutoCreate(name, defaultTopic, asked)
 	if errors.Is(err, topics.ErrNotCreated) {

@@ -34,7 +34,7 @@ func (m *membership) heartbeat(_ context.Context, c *remoting.Conn, req *protoco
 			continue
 		}
 		if !beat.WithoutSub {
-			retry := topics.RetryTopic(message.RetryTopic(consumer.GroupName), max(int(group.RetryQueueNums), 1))
+			retry := topics.ReadWrite(message.RetryTopic(consumer.GroupName), max(int(group.RetryQueueNums), 1))
 			if _, err := m.topics.Ensure(retry); err != nil {
 				return nil, err
 			}

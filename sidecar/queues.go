@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sluicemq/sluice/broker/topics"
-	"github.com/sluicemq/sluice/protocol"
 )
 
 // upstreamPatience is how long the first message of a new topic waits to learn
@@ -59,10 +58,7 @@ func (q *queueCounts) ensure(table *topics.Table) func(context.Context, string) 
 		if !ok {
 			return nil, false
 		}
-		t, err := table.Ensure(protocol.TopicConfig{
-			TopicName: topic, ReadQueueNums: int32(n), WriteQueueNums: int32(n),
-			Perm: protocol.PermRead | protocol.PermWrite, TopicFilterType: protocol.SingleTag,
-		})
+		t, err := table.Ensure(topics.ReadWrite(topic, n))
 		return t, err == nil
 	}
 }

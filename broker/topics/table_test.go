@@ -185,7 +185,7 @@ func TestStateSurvivesRestart(t *testing.T) {
 	if _, err := table.AutoCreate("auto", template, 3); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.Ensure(topics.RetryTopic("%RETRY%g", 1)); err != nil {
+	if _, err := table.Ensure(topics.ReadWrite("%RETRY%g", 1)); err != nil {
 		t.Fatal(err)
 	}
 	again := open(t, path, options())

@@ -46,9 +46,9 @@ func equalConfig(a, b *protocol.TopicConfig) bool {
 		a.Order == b.Order && maps.Equal(a.Attributes, b.Attributes)
 }
 
-// RetryTopic is the configuration of the topic called name that holds a group's
-// messages to be consumed again.
-func RetryTopic(name string, queues int) protocol.TopicConfig {
+// ReadWrite is the configuration of an ordinary topic: so many queues, for
+// reading and writing.
+func ReadWrite(name string, queues int) protocol.TopicConfig {
 	return readWrite(name, queues, protocol.PermRead|protocol.PermWrite)
 }
 

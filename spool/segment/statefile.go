@@ -34,52 +34,68 @@ func (f *StateFile) Path() string { return f.path }
 
 // Load passes the file's content to parse, and that of the backup if the file
 // is missing or parse refuses it. found is false when neither exists. With
-// both there but unreadable the error wraps ErrStateLost. fallback tells why
-// the backup was used, nil if it was not.
+// both there but unusable the error wraps ErrStateLost. fallback tells why the
+// backup was used, nil if it was not. A file that the device cannot read now is
+// an error, not a reason to go back to an older state: it may well be whole.
 func (f *StateFile) Load(parse func(data []byte) error) (found bool, fallback, err error) {
-	mainErr := f.try(f.path, parse)
+	f.good = false
+	mainErr, readable := f.try(f.path, parse)
 	if mainErr == nil {
 		f.good = true
 		return true, nil, nil
 	}
-	bakErr := f.try(f.path+".bak", parse)
+	if !readable {
+		return false, nil, fmt.Errorf("load state: %w", mainErr)
+	}
+	bakErr, _ := f.try(f.path+".bak", parse)
 	switch {
 	case bakErr == nil:
 		return true, mainErr, nil
 	case errors.Is(mainErr, fs.ErrNotExist) && errors.Is(bakErr, fs.ErrNotExist):
 		return false, nil, nil
 	}
-	return false, nil, fmt.Errorf("%s: %w: %w; %w", f.path, ErrStateLost, mainErr, bakErr)
+	// The reasons are text here: one of them may be "does not exist", which must
+	// not make the whole look like a state that was never saved.
+	return false, nil, fmt.Errorf("%w: %s: %v; %s.bak: %v", ErrStateLost, f.path, mainErr, f.path, bakErr)
 }
 
-func (f *StateFile) try(path string, parse func([]byte) error) error {
+// try reads and parses one file. readable is false when it is there and could
+// not be read.
+func (f *StateFile) try(path string, parse func([]byte) error) (err error, readable bool) {
 	data, err := f.fs.ReadFile(path)
 	if err != nil {
-		return err
+		return err, errors.Is(err, fs.ErrNotExist)
 	}
-	return parse(data)
+	return parse(data), true
 }
 
-// Save replaces the file. On return without error the new version is durable.
+// Save replaces the file. On return without error the new version is durable;
+// after an error the file holds the old or the new version.
 func (f *StateFile) Save(data []byte) error {
 	tmp := f.path + ".tmp"
-	if err := f.writeTemp(tmp, data); err != nil {
-		return fmt.Errorf("save %s: %w", f.path, err)
-	}
-	if f.good {
-		if err := f.fs.Rename(f.path, f.path+".bak"); err != nil {
-			return fmt.Errorf("save %s: %w", f.path, err)
-		}
-		f.good = false
-	}
-	if err := f.fs.Rename(tmp, f.path); err != nil {
-		return fmt.Errorf("save %s: %w", f.path, err)
-	}
-	f.good = true
-	if err := f.fs.SyncDir(filepath.Dir(f.path)); err != nil {
+	err := f.replace(tmp, data)
+	if err != nil {
+		_ = f.fs.Remove(tmp) // best effort: the next Save removes it as well
 		return fmt.Errorf("save %s: %w", f.path, err)
 	}
 	return nil
+}
+
+func (f *StateFile) replace(tmp string, data []byte) error {
+	if err := f.writeTemp(tmp, data); err != nil {
+		return err
+	}
+	if f.good {
+		f.good = false
+		if err := f.fs.Rename(f.path, f.path+".bak"); err != nil {
+			return err
+		}
+	}
+	if err := f.fs.Rename(tmp, f.path); err != nil {
+		return err
+	}
+	f.good = true
+	return f.fs.SyncDir(filepath.Dir(f.path))
 }
 
 func (f *StateFile) writeTemp(tmp string, data []byte) error {
