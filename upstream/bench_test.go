@@ -70,3 +70,16 @@ func BenchmarkNATSSend(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/msg")
 }
+
+// BenchmarkEncode is what the sender adds to the library's work per message.
+func BenchmarkEncode(b *testing.B) {
+	s, err := NewNATS(NATSOptions{URL: "nats://127.0.0.1:4222", Stream: "EDGE"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := spooled(0, 1)[0]
+	b.ReportAllocs()
+	for b.Loop() {
+		s.encode("sluice.orders", "orders", 3, &m)
+	}
+}
