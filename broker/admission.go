@@ -110,6 +110,9 @@ func (a *admission) inspect(m *message.Message, props []byte) (traits, error) {
 	if len(m.Body) > a.maxMessage {
 		return t, tooLarge(len(m.Body), a.maxMessage)
 	}
+	if tx := m.SysFlag.Transaction(); tx == message.TransactionPrepared || tx == message.TransactionRollback {
+		return t, errNoTransactions // the store would keep it and nobody ever read it
+	}
 	var refused error
 	message.EachProperty(props, func(name, value []byte) bool {
 		switch string(name) {
@@ -121,7 +124,7 @@ func (a *admission) inspect(m *message.Message, props []byte) (traits, error) {
 			t.restamp = true
 		case message.PropertyTransactionPrepared:
 			if string(value) == "true" {
-				refused = protocol.Errorf(protocol.NoPermission, "transactional messages are not supported")
+				refused = errNoTransactions
 			}
 		case message.PropertyDelay, message.PropertyTimerDelaySeconds, message.PropertyTimerDelayMillis, message.PropertyTimerDeliverMillis:
 			if a.delayed == DelayRefuse && !(string(name) == message.PropertyDelay && string(value) == "0") {
@@ -133,9 +136,11 @@ func (a *admission) inspect(m *message.Message, props []byte) (traits, error) {
 	return t, refused
 }
 
+var errNoTransactions = protocol.Errorf(protocol.NoPermission, "transactional messages are not supported")
+
 // stamp appends props as they are stored: with this broker's own properties,
-// and a unique key where the client gave none. Properties so long that the
-// stamps would not fit stay as the client wrote them.
+// and a unique key where the client gave none. Properties so long that these
+// would not fit stay as the client wrote them.
 func (a *admission) stamp(dst, props []byte, t traits) []byte {
 	if t.restamp {
 		message.EachProperty(props, func(name, value []byte) bool {
@@ -150,7 +155,7 @@ func (a *admission) stamp(dst, props []byte, t traits) []byte {
 		dst = append(dst, props...)
 	}
 	if !t.unique {
-		dst = message.AppendProperty(dst, message.PropertyUniqueKey, a.keys.Next())
+		dst = a.identify(dst)
 	}
 	if len(dst)+len(a.stamps) < message.MaxPropertiesLen-message.CRCSuffixLen {
 		dst = append(terminate(dst), a.stamps...)
@@ -166,10 +171,13 @@ func terminate(props []byte) []byte {
 	return props
 }
 
-// identify returns props with a unique key added.
+// identify appends a unique key to props, if there is room.
 func (a *admission) identify(props []byte) []byte {
-	dst := append(make([]byte, 0, len(props)+64), props...)
-	return message.AppendProperty(dst, message.PropertyUniqueKey, a.keys.Next())
+	const pair = len(message.PropertyUniqueKey) + 32 + 3 // the key's digits and three separators
+	if len(props)+pair > message.MaxPropertiesLen {
+		return props
+	}
+	return message.AppendProperty(props, message.PropertyUniqueKey, a.keys.Next())
 }
 
 func tooLarge(size, limit int) error {

@@ -1,13 +1,18 @@
 package broker
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
+	"errors"
+	"io/fs"
 	"log/slog"
-	"strconv"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/sluicemq/sluice/protocol"
 	"github.com/sluicemq/sluice/protocol/message"
@@ -15,15 +20,21 @@ import (
 	"github.com/sluicemq/sluice/spool"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of a test for something that must happen.
+const patience = 20 * time.Second
+
 // engine is a running broker on a store of its own, and a client of it.
 type engine struct {
-	t      *testing.T
+	*peer
 	dir    string
 	spool  *spool.Spool
 	broker *Broker
-	client *remoting.Client
 	stop   func()
-	pushed chan *protocol.Command // requests that the broker sent to the client
+	// storeFails says that the test broke the store, so that it may not stop
+	// properly.
+	storeFails bool
 }
 
 // start runs an engine in dir until the test ends or stop is called.
@@ -40,56 +51,167 @@ func start(t *testing.T, dir string, change func(*Options, *spool.Options)) *eng
 	}
 	b, err := New(o, sp)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(errors.Join(err, sp.Close()))
 	}
-	e := &engine{t: t, dir: dir, spool: sp, broker: b, pushed: make(chan *protocol.Command, 64)}
-	e.client = remoting.NewClient(remoting.ClientOptions{Table: remoting.Table{
-		protocol.NotifyConsumerIDsChanged: {Handler: func(_ context.Context, _ *remoting.Conn, req *protocol.Command) (*protocol.Command, error) {
-			e.pushed <- req
-			return nil, nil
-		}},
-	}})
+	e := &engine{dir: dir, spool: sp, broker: b}
 	roles, stopRoles := context.WithCancel(context.Background())
 	stores, stopStores := context.WithCancel(context.Background())
-	var running, storing sync.WaitGroup
+	var serving, storing sync.WaitGroup
 	storing.Go(func() {
-		if err := sp.Run(stores); err != nil {
+		if err := sp.Run(stores); err != nil && !e.storeFails {
 			t.Errorf("spool: %v", err)
 		}
 	})
-	running.Go(func() {
+	serving.Go(func() {
 		if err := b.Run(roles); err != nil {
 			t.Errorf("broker: %v", err)
 		}
 	})
-	running.Go(func() { _ = e.client.Run(roles) })
 	e.stop = sync.OnceFunc(func() {
 		stopRoles()
-		running.Wait()
+		serving.Wait()
 		stopStores()
 		storing.Wait()
 	})
 	t.Cleanup(e.stop)
+	e.peer = e.join(t)
 	return e
 }
 
-// call sends a request and returns its answer, whatever its code.
-func (e *engine) call(code protocol.RequestCode, h protocol.Header, body []byte) *protocol.Command {
-	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	answer, err := e.client.Call(ctx, e.broker.Addr().String(), protocol.NewRequest(code, h, body))
+// crashCopy copies the store as it is now, while the engine runs: what a kill
+// of the process would leave.
+func (e *engine) crashCopy(t *testing.T) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(e.dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// configFiles reads the files of the tables.
+func configFiles(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(filepath.Join(dir, "config"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		info, infoErr := d.Info()
+		files[path] = info.ModTime().String() + string(text)
+		return errors.Join(err, infoErr)
+	})
 	if err != nil {
-		e.t.Fatalf("%s: %v", code, err)
+		t.Fatal(err)
+	}
+	return files
+}
+
+// peer is one client of an engine with a connection of its own.
+type peer struct {
+	t      *testing.T
+	addr   string
+	client *remoting.Client
+	leave  func()
+	// pushed are the requests that the broker sent to this client.
+	pushed chan *protocol.Command
+}
+
+// join connects another client; leave, or the end of the test, closes it.
+func (e *engine) join(t *testing.T) *peer {
+	t.Helper()
+	return connect(t, e.broker.Addr().String())
+}
+
+func connect(t *testing.T, addr string) *peer {
+	p := &peer{t: t, addr: addr, pushed: make(chan *protocol.Command, 1024)}
+	p.client = remoting.NewClient(remoting.ClientOptions{Table: remoting.Table{
+		protocol.NotifyConsumerIDsChanged: {Handler: func(_ context.Context, _ *remoting.Conn, req *protocol.Command) (*protocol.Command, error) {
+			p.pushed <- req
+			return nil, nil
+		}},
+	}})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.client.Run(ctx) })
+	p.leave = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(p.leave)
+	return p
+}
+
+// call sends a request and returns its answer, whatever its code.
+func (p *peer) call(code protocol.RequestCode, h protocol.Header, body []byte) *protocol.Command {
+	p.t.Helper()
+	return p.ask(protocol.NewRequest(code, h, body))
+}
+
+func (p *peer) ask(req *protocol.Command) *protocol.Command {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	answer, err := p.client.Call(ctx, p.addr, req)
+	if err != nil {
+		p.t.Fatalf("%s: %v", req.RequestCode(), err)
+	}
+	return answer
+}
+
+// later sends a request and gives its answer when it comes; the channel is
+// closed without one when none comes.
+func (p *peer) later(code protocol.RequestCode, h protocol.Header, body []byte) <-chan *protocol.Command {
+	p.t.Helper()
+	answers := make(chan *protocol.Command, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	p.t.Cleanup(cancel)
+	p.client.CallAsync(ctx, p.addr, protocol.NewRequest(code, h, body), func(answer *protocol.Command, err error) {
+		if err == nil {
+			answers <- answer
+		}
+		close(answers)
+	})
+	return answers
+}
+
+// await takes an answer that must come.
+func (p *peer) await(answers <-chan *protocol.Command) *protocol.Command {
+	p.t.Helper()
+	answer, ok := <-answers
+	if !ok {
+		p.t.Fatal("no answer")
 	}
 	return answer
 }
 
 // want fails the test unless the answer has the code.
-func (e *engine) want(answer *protocol.Command, code protocol.ResponseCode) {
-	e.t.Helper()
+func (p *peer) want(answer *protocol.Command, code protocol.ResponseCode) {
+	p.t.Helper()
 	if answer.ResponseCode() != code {
-		e.t.Fatalf("code is %d %q, want %d", answer.Code, answer.Remark, code)
+		p.t.Fatalf("code is %d %q, want %d (%s)", answer.Code, answer.Remark, code, code)
+	}
+}
+
+// must sends a request that succeeds and returns its answer.
+func (p *peer) must(code protocol.RequestCode, h protocol.Header, body []byte) *protocol.Command {
+	p.t.Helper()
+	answer := p.call(code, h, body)
+	if err := answer.Err(); err != nil {
+		p.t.Fatalf("%s: %v", code, err)
+	}
+	return answer
+}
+
+func (p *peer) decode(answer *protocol.Command, h protocol.Header) {
+	p.t.Helper()
+	if err := answer.DecodeHeader(h); err != nil {
+		p.t.Fatalf("answer %d %q: %v", answer.Code, answer.Remark, err)
+	}
+}
+
+func (p *peer) unmarshal(answer *protocol.Command, into any) {
+	p.t.Helper()
+	if err := protocol.Unmarshal(answer.Body, into); err != nil {
+		p.t.Fatalf("body %q: %v", answer.Body, err)
 	}
 }
 
@@ -100,20 +222,25 @@ func sendHeader(topic string, queue int32, props string) *protocol.SendMessageRe
 	}
 }
 
-func (e *engine) send(topic string, queue int32, props, body string) *protocol.Command {
-	e.t.Helper()
-	return e.call(protocol.SendMessageV2, sendHeader(topic, queue, props), []byte(body))
+func (p *peer) send(topic string, queue int32, props, body string) *protocol.Command {
+	p.t.Helper()
+	return p.call(protocol.SendMessageV2, sendHeader(topic, queue, props), []byte(body))
 }
 
-func (e *engine) mustSend(topic string, queue int32, props, body string) protocol.SendMessageResponse {
-	e.t.Helper()
-	answer := e.send(topic, queue, props, body)
-	e.want(answer, protocol.Success)
+func (p *peer) mustSend(topic string, queue int32, props, body string) protocol.SendMessageResponse {
+	p.t.Helper()
+	answer := p.send(topic, queue, props, body)
+	p.want(answer, protocol.Success)
 	var h protocol.SendMessageResponse
-	if err := answer.DecodeHeader(&h); err != nil {
-		e.t.Fatal(err)
-	}
+	p.decode(answer, &h)
 	return h
+}
+
+func (p *peer) sendBatch(topic string, queue int32, body []byte) *protocol.Command {
+	p.t.Helper()
+	h := sendHeader(topic, queue, "")
+	h.Batch = true
+	return p.call(protocol.SendBatchMessage, h, body)
 }
 
 func pullHeader(topic string, queue int32, offset int64, tags string, hold time.Duration) *protocol.PullMessageRequest {
@@ -135,67 +262,138 @@ type pulled struct {
 	messages []message.Message
 }
 
-func (e *engine) pull(h *protocol.PullMessageRequest) pulled {
-	e.t.Helper()
-	return e.decodePull(e.call(protocol.PullMessage, h, nil))
+func (p *peer) pull(h *protocol.PullMessageRequest) pulled {
+	p.t.Helper()
+	return p.decodePull(p.call(protocol.PullMessage, h, nil))
 }
 
-func (e *engine) decodePull(answer *protocol.Command) pulled {
-	e.t.Helper()
-	p := pulled{code: answer.ResponseCode()}
-	if err := answer.DecodeHeader(&p.header); err != nil {
-		e.t.Fatalf("answer %d %q: %v", answer.Code, answer.Remark, err)
-	}
+func (p *peer) decodePull(answer *protocol.Command) pulled {
+	p.t.Helper()
+	got := pulled{code: answer.ResponseCode()}
+	p.decode(answer, &got.header)
 	err := message.EachRecord(answer.Body, func(record []byte) bool {
 		var m message.Message
 		if err := message.Decode(record, &m); err != nil {
-			e.t.Fatal(err)
+			p.t.Fatal(err)
 		}
-		p.messages = append(p.messages, m)
+		got.messages = append(got.messages, m)
 		return true
 	})
 	if err != nil {
-		e.t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	return p
+	return got
 }
 
 // pullAll reads a queue from an offset to what is its end now, following the
 // offsets that the broker gives.
-func (e *engine) pullAll(topic string, queue int32, from int64) []message.Message {
-	e.t.Helper()
+func (p *peer) pullAll(topic string, queue int32, from int64) []message.Message {
+	p.t.Helper()
 	var all []message.Message
 	for {
-		p := e.pull(pullHeader(topic, queue, from, "*", 0))
-		all = append(all, p.messages...)
-		if p.header.NextBeginOffset <= from {
+		got := p.pull(pullHeader(topic, queue, from, "*", 0))
+		all = append(all, got.messages...)
+		if got.header.NextBeginOffset <= from {
 			return all
 		}
-		from = p.header.NextBeginOffset
+		from = got.header.NextBeginOffset
 	}
+}
+
+// offset asks for a queue's first or last offset.
+func (p *peer) offset(code protocol.RequestCode, topic string, queue int32) int64 {
+	p.t.Helper()
+	var h protocol.OffsetResponse
+	p.decode(p.must(code, &protocol.GetMaxOffsetRequest{Topic: topic, QueueID: queue}, nil), &h)
+	return h.Offset
 }
 
 // awaitMax waits until a queue has that many messages to read.
 func (e *engine) awaitMax(topic string, queue int32, offset int64) {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := e.spool.Queue(topic, queue).Wait(ctx, offset-1); err != nil {
 		e.t.Fatalf("queue %s/%d does not reach %d: %v", topic, queue, offset, err)
 	}
 }
 
-func batchBody(entries ...message.Message) []byte {
+func (p *peer) createTopic(name string, queues int32) {
+	p.t.Helper()
+	p.must(protocol.UpdateAndCreateTopic, topicHeader(name, queues), nil)
+}
+
+func topicHeader(name string, queues int32) *protocol.CreateTopicRequest {
+	return &protocol.CreateTopicRequest{
+		Topic: name, DefaultTopic: message.TopicAutoCreate, ReadQueueNums: queues, WriteQueueNums: queues,
+		Perm: 6, TopicFilterType: protocol.SingleTag,
+	}
+}
+
+// createGroup makes a group as an operator does.
+func (p *peer) createGroup(name string) {
+	p.t.Helper()
+	p.must(protocol.UpdateAndCreateSubscriptionGroup, nil, groupBody(p.t, name))
+}
+
+func groupBody(t *testing.T, name string) []byte {
+	t.Helper()
+	body, err := protocol.Marshal(protocol.NewSubscriptionGroupConfig(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func (p *peer) commit(topic, group string, queue int32, offset int64) *protocol.Command {
+	p.t.Helper()
+	return p.call(protocol.UpdateConsumerOffset, &protocol.UpdateConsumerOffsetRequest{
+		ConsumerGroup: group, Topic: topic, QueueID: queue, CommitOffset: offset,
+	}, nil)
+}
+
+// committed asks for a group's offset; ok is false when it has none (code 22).
+func (p *peer) committed(topic, group string, queue int32, zero protocol.Opt[bool]) (offset int64, ok bool) {
+	p.t.Helper()
+	answer := p.call(protocol.QueryConsumerOffset, &protocol.QueryConsumerOffsetRequest{
+		ConsumerGroup: group, Topic: topic, QueueID: queue, SetZeroIfNotFound: zero,
+	}, nil)
+	if answer.ResponseCode() == protocol.QueryNotFound {
+		return 0, false
+	}
+	p.want(answer, protocol.Success)
+	var h protocol.OffsetResponse
+	p.decode(answer, &h)
+	return h.Offset, true
+}
+
+func batchBody(t *testing.T, entries ...message.Message) []byte {
+	t.Helper()
 	var body []byte
 	for i := range entries {
 		var err error
 		if body, err = message.AppendBatchEntry(body, &entries[i]); err != nil {
-			panic(err)
+			t.Fatal(err)
 		}
 	}
 	return body
 }
 
-func number(b []byte) uint32 { return binary.BigEndian.Uint32(b) }
+// property is a value of a stored message, "" when it is not there.
+func property(m *message.Message, name string) string {
+	v, _ := m.Property(name)
+	return v
+}
 
-func itoa(n int) string { return strconv.Itoa(n) }
+func bodies(messages []message.Message) []string {
+	list := make([]string, len(messages))
+	for i := range messages {
+		list[i] = string(messages[i].Body)
+	}
+	return list
+}
+
+// filled is a body of n bytes that begins with a text.
+func filled(n int, text string) []byte {
+	return append([]byte(text), bytes.Repeat([]byte{'.'}, n-len(text))...)
+}

@@ -68,13 +68,16 @@ func (s *pullStream) Flush(*remoting.Writer) {}
 // Request answers a pull, or holds it.
 func (s *pullStream) Request(req *protocol.Command, w *remoting.Writer) {
 	p, err := s.check(req)
+	if req.IsOneWay() {
+		return
+	}
 	if err != nil {
 		e := protocol.AsError(err)
 		w.Buf = appendPullAnswer(w.Buf, &p, int32(e.Code), e.Remark, spool.ReadResult{Next: p.offset})
 		return
 	}
 	result := s.spool.Read(p.queue, p.offset, p.limit, p.filter, &s.records)
-	if p.hold > 0 && nothingYet(result.Status) {
+	if p.hold > 0 && nothingYet(result.Status, p.offset) {
 		s.records.Release()
 		scanned := max(result.Next, p.offset)
 		if s.conn.Go(func(ctx context.Context) { s.wait(ctx, s.conn, p, scanned) }) {
@@ -114,6 +117,9 @@ func (s *pullStream) check(req *protocol.Command) (pull, error) {
 	}
 	if p.filter, err = s.subscription(h); err != nil {
 		return p, err
+	}
+	if strings.HasPrefix(topic.Name, message.RetryPrefix) {
+		p.filter = nil // what a group failed to consume is its own, whatever the tag
 	}
 	p.topic = topic
 	p.queue = s.spool.Queue(topic.Name, h.QueueID)
@@ -170,19 +176,22 @@ func (s *pullStream) tagFilter(expression []byte) spool.Filter {
 	return s.filter
 }
 
-// nothingYet says whether a read found nothing that a later message could not
-// change, so that it is worth waiting.
-func nothingYet(status spool.ReadStatus) bool {
+// nothingYet says whether a read at an offset found nothing that a later message
+// could not change, so that it is worth waiting. A queue without messages has
+// no offset but 0 to wait at.
+func nothingYet(status spool.ReadStatus, offset int64) bool {
 	switch status {
-	case spool.NoMatchedMessage, spool.OffsetOverflowOne, spool.NoMatchedLogicQueue, spool.NoMessageInQueue, spool.OffsetFoundNull:
+	case spool.NoMatchedMessage, spool.OffsetOverflowOne, spool.OffsetFoundNull:
 		return true
+	case spool.NoMatchedLogicQueue, spool.NoMessageInQueue:
+		return offset == 0
 	}
 	return false
 }
 
-// wait holds a pull until a message matches or its time is over. What it
-// scanned without a match it does not scan again; the answer moves the client
-// past it.
+// wait holds a pull until a message matches, its time is over or its topic is
+// deleted. What it scanned without a match it does not scan again; the answer
+// moves the client past it.
 func (p *puller) wait(ctx context.Context, conn *remoting.Conn, held pull, from int64) {
 	ctx, cancel := context.WithTimeout(ctx, held.hold)
 	defer cancel()
@@ -191,7 +200,7 @@ func (p *puller) wait(ctx context.Context, conn *remoting.Conn, held pull, from 
 	result := spool.ReadResult{Status: spool.OffsetOverflowOne}
 	for held.queue.Wait(ctx, from) == nil {
 		result = p.spool.Read(held.queue, from, held.limit, held.filter, &records)
-		if !nothingYet(result.Status) {
+		if !nothingYet(result.Status, from) {
 			break
 		}
 		from = max(result.Next, from)
@@ -199,7 +208,7 @@ func (p *puller) wait(ctx context.Context, conn *remoting.Conn, held pull, from 
 	if conn.Context().Err() != nil {
 		return
 	}
-	if nothingYet(result.Status) {
+	if nothingYet(result.Status, from) {
 		result.Min, result.Max, result.Next = held.queue.Min(), held.queue.Max(), from
 		result.Status = spool.OffsetOverflowOne
 		if from > held.offset {
@@ -218,6 +227,7 @@ func (p *puller) appendResult(dst []byte, q *pull, records *spool.Records, resul
 		f := beginPullAnswer(dst, q, int32(code), "FOUND", result)
 		return f.End(records.AppendTo(f.BeginBody()))
 	}
+	p.counters.emptyPulls.Add(1)
 	return appendPullAnswer(dst, q, int32(code), result.Status.String(), result)
 }
 

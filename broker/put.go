@@ -75,7 +75,10 @@ func (p *putter) stage(batch *spool.Batch, m *message.Message) (PutResult, error
 		return PutResult{}, err
 	}
 	m.Properties = p.stamp(nil, m.Properties, t)
-	key, _ := message.Property(m.Properties, message.PropertyUniqueKey)
+	key, ok := message.Property(m.Properties, message.PropertyUniqueKey)
+	if !ok { // the caller is told the key, so there must be one
+		return PutResult{}, storeError(message.ErrPropertiesTooLong)
+	}
 	result := PutResult{UniqueKey: string(key), QueueID: m.QueueID}
 	_, err = batch.Add(p.spool.Queue(m.Topic, m.QueueID), m)
 	return result, storeError(err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/sluicemq/sluice/protocol"
 	"github.com/sluicemq/sluice/protocol/message"
@@ -110,11 +112,13 @@ func (s *sendStream) stageOne(queue *spool.Queue, m *message.Message, props []by
 // them or none are stored, side by side. Entries keep their own properties only
 // (message model, "batch body").
 func (s *sendStream) stageBatch(queue *spool.Queue, head *message.Message) (first, count int, err error) {
+	if strings.HasPrefix(head.Topic, message.RetryPrefix) {
+		return 0, 0, protocol.Errorf(protocol.MessageIllegal, "batch is not supported by retry topics")
+	}
 	if len(head.Body) > s.maxMessage {
 		return 0, 0, tooLarge(len(head.Body), s.maxMessage)
 	}
 	s.entries = s.entries[:0]
-	s.props = s.props[:0]
 	err = message.EachBatchEntry(head.Body, func(e *message.Message) error {
 		m := *head
 		m.Flag, m.Body, m.Properties = e.Flag, e.Body, e.Properties
@@ -124,7 +128,7 @@ func (s *sendStream) stageBatch(queue *spool.Queue, head *message.Message) (firs
 		}
 		s.mustSync = s.mustSync || traits.wait
 		if !traits.unique {
-			m.Properties = s.identify(e.Properties)
+			m.Properties = s.identify(slices.Clip(e.Properties)) // a copy: they alias the request
 		}
 		s.entries = append(s.entries, m)
 		return nil

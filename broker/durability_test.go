@@ -1,0 +1,273 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluicemq/sluice/protocol"
+	"github.com/sluicemq/sluice/spool"
+)
+
+// onFaultyDisk puts an engine's store on a file system that can fail.
+func onFaultyDisk(disk *faultyFS) func(*Options, *spool.Options) {
+	return func(_ *Options, so *spool.Options) { so.FS = disk }
+}
+
+// TestUndurableMessageIsNeitherAcknowledgedNorRead (fault F04): while the flush
+// of a message hangs, its sender waits, and no reader sees it, not even one that
+// waits for it.
+func TestUndurableMessageIsNeitherAcknowledgedNorRead(t *testing.T) {
+	disk := newFaultyFS()
+	e := start(t, t.TempDir(), onFaultyDisk(disk))
+	e.createTopic("t", 1)
+	reader, sender := e.join(t), e.join(t)
+	held := reader.later(protocol.PullMessage, pullHeader("t", 0, 0, "*", time.Minute), nil)
+
+	flush := make(chan struct{})
+	release := sync.OnceFunc(func() { close(flush) })
+	defer release()
+	disk.set(func(op, name string) error {
+		if op == "sync" && inLog(name) {
+			<-flush
+		}
+		return nil
+	})
+	before := e.spool.Stats().MaxOffset
+	sent := sender.later(protocol.SendMessageV2, sendHeader("t", 0, ""), []byte("undurable"))
+	for e.spool.Stats().MaxOffset == before {
+		e.offset(protocol.GetMaxOffset, "t", 0)
+	}
+	// It is in the log now. Many round trips later nobody has been told.
+	for range 50 {
+		if got := e.offset(protocol.GetMaxOffset, "t", 0); got != 0 {
+			t.Fatalf("the queue ends at %d while the message is not durable", got)
+		}
+		if got := e.pull(pullHeader("t", 0, 0, "*", 0)); got.code != protocol.PullNotFound || len(got.messages) != 0 {
+			t.Fatalf("pull gives code %d and %d messages", got.code, len(got.messages))
+		}
+	}
+	select {
+	case answer := <-sent:
+		t.Fatalf("the send is answered with %d before its flush", answer.Code)
+	case answer := <-held:
+		t.Fatalf("the held pull is answered with %d before the flush", answer.Code)
+	default:
+	}
+
+	release()
+	sender.want(sender.await(sent), protocol.Success)
+	got := reader.decodePull(reader.await(held))
+	if len(got.messages) != 1 || string(got.messages[0].Body) != "undurable" {
+		t.Fatalf("the held pull gives code %d and %q", got.code, bodies(got.messages))
+	}
+}
+
+// TestSendThatNeedNotWait: WAIT=false asks for an answer before the flush. The
+// message is no more readable for it.
+func TestSendThatNeedNotWait(t *testing.T) {
+	disk := newFaultyFS()
+	e := start(t, t.TempDir(), onFaultyDisk(disk))
+	e.createTopic("t", 1)
+	flush := make(chan struct{})
+	release := sync.OnceFunc(func() { close(flush) })
+	defer release()
+	disk.set(func(op, name string) error {
+		if op == "sync" && inLog(name) {
+			<-flush
+		}
+		return nil
+	})
+	e.mustSend("t", 0, "WAIT\x01false\x02", "answered at once")
+	if got := e.offset(protocol.GetMaxOffset, "t", 0); got != 0 {
+		t.Errorf("the queue ends at %d while the message is not durable", got)
+	}
+	release()
+	e.awaitMax("t", 0, 1)
+	if got := bodies(e.pullAll("t", 0, 0)); len(got) != 1 || got[0] != "answered at once" {
+		t.Errorf("the queue holds %q", got)
+	}
+}
+
+// TestFailedFlushStopsSends: after a flush that failed nothing is known about
+// the disk, so sends are refused with the code that sends clients elsewhere,
+// and reads go on.
+func TestFailedFlushStopsSends(t *testing.T) {
+	disk := newFaultyFS()
+	e := start(t, t.TempDir(), onFaultyDisk(disk))
+	e.storeFails = true
+	e.mustSend("t", 0, "", "durable")
+	disk.set(func(op, name string) error {
+		if op == "sync" && inLog(name) {
+			return syscall.EIO
+		}
+		return nil
+	})
+	e.want(e.send("t", 0, "", "lost"), protocol.ServiceNotAvailable)
+	disk.set(nil)
+	e.want(e.send("t", 0, "", "refused"), protocol.ServiceNotAvailable)
+	e.awaitMax("t", 0, 1)
+	if got := bodies(e.pullAll("t", 0, 0)); len(got) != 1 || got[0] != "durable" {
+		t.Errorf("the queue holds %q", got)
+	}
+}
+
+// TestRefusedSendsAreNotStored (fault F51): whatever the disk does, a message
+// whose send was answered with an error is not in the log, one that was
+// acknowledged is there once, and so it stays after a restart and after a crash.
+func TestRefusedSendsAreNotStored(t *testing.T) {
+	const senders, each = 4, 60
+	disk := newFaultyFS()
+	dir := t.TempDir()
+	e := start(t, dir, func(o *Options, so *spool.Options) {
+		so.FS, so.SegmentBytes = disk, 256<<10
+	})
+	e.createTopic("t", senders)
+	var writes atomic.Int64
+	disk.set(func(op, name string) error {
+		if op != "write" || !inLog(name) {
+			return nil
+		}
+		switch n := writes.Add(1); {
+		case n%7 == 3:
+			return syscall.EIO
+		case n%11 == 5:
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	outcome := make([]map[string]bool, senders) // body → acknowledged
+	var sending sync.WaitGroup
+	for s := range senders {
+		outcome[s] = map[string]bool{}
+		p := e.join(t)
+		sending.Go(func() { outcome[s] = sendMany(p, int32(s), each) })
+	}
+	sending.Wait()
+	disk.set(nil)
+	refused := 0
+	for s := range senders {
+		for _, stored := range outcome[s] {
+			if !stored {
+				refused++
+			}
+		}
+	}
+	if refused == 0 || refused == senders*each {
+		t.Fatalf("%d of %d sends were refused: the test tests nothing", refused, senders*each)
+	}
+	crashed := e.crashCopy(t)
+	checkOutcome(t, e, outcome)
+	e.stop()
+	for name, at := range map[string]string{"restart": dir, "crash": crashed} {
+		t.Run(name, func(t *testing.T) {
+			checkOutcome(t, start(t, at, func(_ *Options, so *spool.Options) { so.SegmentBytes = 256 << 10 }), outcome)
+		})
+	}
+}
+
+// sendMany sends single messages and batches of three and says which bodies
+// were acknowledged.
+func sendMany(p *peer, queue int32, count int) map[string]bool {
+	outcome := map[string]bool{}
+	for i := range count {
+		if i%5 == 4 {
+			names := []string{fmt.Sprintf("%d/%d/a", queue, i), fmt.Sprintf("%d/%d/b", queue, i), fmt.Sprintf("%d/%d/c", queue, i)}
+			answer := p.sendBatch("t", queue, batchOf(p.t, names...))
+			for _, name := range names {
+				outcome[name] = answer.ResponseCode() == protocol.Success
+			}
+			continue
+		}
+		name := fmt.Sprintf("%d/%d", queue, i)
+		answer := p.send("t", queue, "", string(filled(3000, name)))
+		outcome[name] = answer.ResponseCode() == protocol.Success
+	}
+	return outcome
+}
+
+func checkOutcome(t *testing.T, e *engine, outcome []map[string]bool) {
+	t.Helper()
+	for queue := range outcome {
+		acknowledged := 0
+		for _, stored := range outcome[queue] {
+			if stored {
+				acknowledged++
+			}
+		}
+		e.awaitMax("t", int32(queue), int64(acknowledged))
+		seen := map[string]int{}
+		for i, m := range e.pullAll("t", int32(queue), 0) {
+			seen[strings.TrimRight(string(m.Body), ".")]++
+			if m.QueueOffset != int64(i) {
+				t.Errorf("queue %d: message %d has offset %d", queue, i, m.QueueOffset)
+			}
+		}
+		for name, stored := range outcome[queue] {
+			if want := map[bool]int{true: 1}[stored]; seen[name] != want {
+				t.Errorf("%s: acknowledged %v, in the log %d times", name, stored, seen[name])
+			}
+			delete(seen, name)
+		}
+		for name := range seen {
+			t.Errorf("nobody sent %q", name)
+		}
+	}
+}
+
+// TestFullDiskRefusesUntilThereIsRoom: a message that does not fit gets code 14
+// and what is stored stays readable; when there is room sends go on without a
+// restart.
+func TestFullDiskRefusesUntilThereIsRoom(t *testing.T) {
+	disk := newFaultyFS()
+	e := start(t, t.TempDir(), onFaultyDisk(disk))
+	e.mustSend("t", 0, "", "before")
+	disk.set(func(op, name string) error {
+		if op == "write" && inLog(name) {
+			return fmt.Errorf("disk: %w", syscall.ENOSPC)
+		}
+		return nil
+	})
+	answer := e.send("t", 0, "", "refused")
+	e.want(answer, protocol.ServiceNotAvailable)
+	if !strings.Contains(answer.Remark, "space") {
+		t.Errorf("the remark %q does not say what is missing", answer.Remark)
+	}
+	e.createGroup("g")
+	e.want(e.commit("t", "g", 0, 1), protocol.Success)
+	disk.set(nil)
+	e.mustSend("t", 0, "", "after")
+	e.awaitMax("t", 0, 2)
+	if got := strings.Join(bodies(e.pullAll("t", 0, 0)), " "); got != "before after" {
+		t.Errorf("the queue holds %q", got)
+	}
+}
+
+// TestBrokenTableDoesNotSwallowAChange: a change whose file cannot be written is
+// refused and not half there.
+func TestBrokenTableDoesNotSwallowAChange(t *testing.T) {
+	disk := newFaultyFS()
+	e := start(t, t.TempDir(), func(o *Options, _ *spool.Options) { o.FS = disk })
+	disk.set(func(op, name string) error {
+		if op == "write" {
+			return errors.New("device gone")
+		}
+		return nil
+	})
+	e.want(e.call(protocol.UpdateAndCreateTopic, topicHeader("t", 1), nil), protocol.SystemError)
+	e.want(e.send("u", 0, "", "x"), protocol.SystemError)
+	e.want(e.call(protocol.UpdateAndCreateSubscriptionGroup, nil, groupBody(t, "g")), protocol.SystemError)
+	disk.set(nil)
+	for _, topic := range []string{"t", "u"} {
+		e.want(e.call(protocol.GetTopicConfig, &protocol.TopicRequest{Topic: topic}, nil), protocol.TopicNotExist)
+	}
+	e.want(e.call(protocol.GetSubscriptionGroupConfig, &protocol.GetSubscriptionGroupConfigRequest{Group: "g"}, nil),
+		protocol.SubscriptionGroupNotExist)
+	e.createTopic("t", 1)
+	e.mustSend("u", 0, "", "x")
+}
