@@ -38,7 +38,7 @@ func (s laneState) String() string {
 type lane struct {
 	upstream string
 	queue    *spool.Queue
-	cursor   *spool.Cursor
+	cursor   atomic.Pointer[spool.Cursor] // replaced when the topic is deleted
 	sender   upstream.Sender
 	spool    *spool.Spool
 	limit    spool.Limit
@@ -62,7 +62,29 @@ type progress struct {
 }
 
 // backlog is how many messages wait to be forwarded.
-func (l *lane) backlog() int64 { return max(l.queue.Max()-l.cursor.Offset(), 0) }
+func (l *lane) backlog() int64 { return max(l.queue.Max()-l.cursor.Load().Offset(), 0) }
+
+// await returns nil when there may be a message to forward. A cursor beyond the
+// queue's end is one of a topic that was deleted: nothing will ever be there.
+func (l *lane) await(ctx context.Context) error {
+	if at := l.cursor.Load().Offset(); at <= l.queue.Max() {
+		if err := l.queue.Wait(ctx, at); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// open takes the spool's cursor, which is another one since the topic was
+// deleted: the queue's offsets have begun anew then.
+func (l *lane) open() (*spool.Cursor, error) {
+	cursor, err := l.spool.Cursor(l.upstream, l.queue, l.queue.Min())
+	if err != nil {
+		return nil, fmt.Errorf("open the cursor of upstream %s on %s/%d: %w", l.upstream, l.queue.Topic(), l.queue.ID(), err)
+	}
+	l.cursor.Store(cursor)
+	return cursor, nil
+}
 
 // run forwards until ctx ends. It returns only then: an upstream that refuses or
 // is away is tried again, with back-off, for as long as it takes.
@@ -70,7 +92,7 @@ func (l *lane) run(ctx context.Context) {
 	failures := 0
 	for {
 		l.state.Store(int32(laneIdle))
-		if l.queue.Wait(ctx, l.cursor.Offset()) != nil {
+		if l.await(ctx) != nil {
 			return
 		}
 		l.state.Store(int32(laneSending))
@@ -102,33 +124,37 @@ func (l *lane) run(ctx context.Context) {
 // forward sends the next batch and moves the cursor past what was accepted.
 func (l *lane) forward(ctx context.Context) (accepted int, err error) {
 	defer l.records.Release()
-	from := l.cursor.Offset()
+	cursor, err := l.open()
+	if err != nil {
+		return 0, err
+	}
+	from := cursor.Offset()
 	result := l.spool.Read(l.queue, from, l.limit, nil, &l.records)
 	if result.Status != spool.Found {
-		return 0, l.skip(from, result)
+		return 0, l.skip(cursor, from, result)
 	}
 	if err := l.decode(); err != nil {
 		return 0, err
 	}
 	accepted, err = l.sender.Send(ctx, l.queue.Topic(), int(l.queue.ID()), l.batch)
 	if accepted > 0 {
-		l.cursor.Advance(l.batch[accepted-1].QueueOffset + 1)
+		cursor.Advance(l.batch[accepted-1].QueueOffset + 1)
 		l.progress.forwarded.Add(int64(accepted))
 		l.progress.lastAccepted.Store(time.Now().UnixMilli())
 	}
 	if rejected := (*upstream.RejectedError)(nil); errors.As(err, &rejected) && accepted < len(l.batch) {
-		return accepted, l.parkMessage(ctx, &l.batch[accepted], rejected.Reason)
+		return accepted, l.parkMessage(ctx, cursor, &l.batch[accepted], rejected.Reason)
 	}
 	return accepted, err
 }
 
 // skip moves the cursor where a read found nothing: past records that retention
 // took, or past ones that hold no message.
-func (l *lane) skip(from int64, result spool.ReadResult) error {
+func (l *lane) skip(cursor *spool.Cursor, from int64, result spool.ReadResult) error {
 	if result.Next > from {
 		l.log.Error("messages are gone from the spool before they were forwarded",
 			"upstream", l.upstream, "topic", l.queue.Topic(), "queue", l.queue.ID(), "from", from, "to", result.Next)
-		l.cursor.Advance(result.Next)
+		cursor.Advance(result.Next)
 		return nil
 	}
 	return fmt.Errorf("read queue %s/%d at %d: %s", l.queue.Topic(), l.queue.ID(), from, result.Status)
@@ -154,12 +180,12 @@ func (l *lane) decode() error {
 
 // parkMessage puts a message that the upstream refuses for good aside, durably,
 // and only then lets the lane go past it.
-func (l *lane) parkMessage(ctx context.Context, m *message.Message, reason string) error {
+func (l *lane) parkMessage(ctx context.Context, cursor *spool.Cursor, m *message.Message, reason string) error {
 	if err := l.park(ctx, m, reason); err != nil {
 		return fmt.Errorf("park a message that %s refuses (%s): %w", l.upstream, reason, err)
 	}
 	l.progress.parked.Add(1)
-	l.cursor.Advance(m.QueueOffset + 1)
+	cursor.Advance(m.QueueOffset + 1)
 	key, _ := message.Property(m.Properties, message.PropertyUniqueKey)
 	l.log.Warn("the upstream refuses a message for good; it is parked", "upstream", l.upstream,
 		"topic", l.queue.Topic(), "queue", l.queue.ID(), "offset", m.QueueOffset, "key", string(key), "reason", reason)

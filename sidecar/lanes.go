@@ -166,17 +166,15 @@ func (l *lanes) open(ctx context.Context, queue *spool.Queue, group *sync.WaitGr
 
 func (l *lanes) newLane(key laneKey) (*lane, error) {
 	up := l.upstreams[key.upstream]
-	cursor, err := l.spool.Cursor(key.upstream, key.queue, key.queue.Min())
-	if err != nil {
-		return nil, fmt.Errorf("open the cursor of upstream %s on %s/%d: %w", key.upstream, key.queue.Topic(), key.queue.ID(), err)
-	}
-	return &lane{
-		upstream: key.upstream, queue: key.queue, cursor: cursor, sender: up.Sender, spool: l.spool,
+	lane := &lane{
+		upstream: key.upstream, queue: key.queue, sender: up.Sender, spool: l.spool,
 		limit: up.Limit, backoff: up.Backoff, progress: l.progress[key.upstream], pace: l.pace, log: l.log,
 		park: func(ctx context.Context, m *message.Message, reason string) error {
 			return l.park(ctx, key.upstream, m, reason)
 		},
-	}, nil
+	}
+	_, err := lane.open()
+	return lane, err
 }
 
 // destinations are the upstreams that a topic's messages go to, in the order of

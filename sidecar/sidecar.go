@@ -146,12 +146,24 @@ const parkedPrefix = message.DeadLetterPrefix + "SLUICE_"
 func parker(put putFunc) func(context.Context, string, *message.Message, string) error {
 	return func(ctx context.Context, upstream string, m *message.Message, reason string) error {
 		parked := message.Message{Flag: m.Flag, SysFlag: m.SysFlag, BornTimestamp: m.BornTimestamp, QueueID: 0, Body: m.Body}
-		parked.Properties = append([]byte(nil), m.Properties...)
-		parked.Properties = message.AppendProperty(parked.Properties, message.PropertyDeadLetterOriginTopic, m.Topic)
-		parked.Properties = message.AppendProperty(parked.Properties, "SLUICE_REASON", strings.Map(printable, reason))
+		parked.Properties = annotate(m.Properties, m.Topic, strings.Map(printable, reason))
 		_, err := put(ctx, parkedPrefix+upstream, m.BornHost, []message.Message{parked})
 		return err
 	}
+}
+
+// annotate returns a parked message's properties. What has no room is left out:
+// a message that could not be parked would hold up its lane for ever.
+func annotate(props []byte, topic, reason string) []byte {
+	const mostReason = 512 // bytes
+	reason = strings.ToValidUTF8(reason[:min(len(reason), mostReason)], "")
+	noted := append([]byte(nil), props...)
+	for _, p := range [][2]string{{message.PropertyDeadLetterOriginTopic, topic}, {"SLUICE_REASON", reason}} {
+		if longer := message.AppendProperty(noted, p[0], p[1]); len(longer) <= message.MaxPropertiesLen-message.CRCSuffixLen {
+			noted = longer
+		}
+	}
+	return noted
 }
 
 func printable(r rune) rune {
