@@ -42,6 +42,7 @@ const (
 
 const (
 	defaultTopicQueues = 4
+	nameSeparator      = 0x01
 	propertySeparator  = 0x02
 )
 
@@ -177,7 +178,9 @@ func (a *admission) identify(props []byte) []byte {
 	if len(props)+pair > message.MaxPropertiesLen {
 		return props
 	}
-	return message.AppendProperty(props, message.PropertyUniqueKey, a.keys.Next())
+	props = append(terminate(props), message.PropertyUniqueKey...)
+	props = append(props, nameSeparator)
+	return append(a.keys.AppendNext(props), propertySeparator)
 }
 
 func tooLarge(size, limit int) error {

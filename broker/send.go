@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/sluicemq/sluice/protocol"
@@ -118,7 +117,7 @@ func (s *sendStream) stageBatch(queue *spool.Queue, head *message.Message) (firs
 	if len(head.Body) > s.maxMessage {
 		return 0, 0, tooLarge(len(head.Body), s.maxMessage)
 	}
-	s.entries = s.entries[:0]
+	s.entries, s.props = s.entries[:0], s.props[:0]
 	err = message.EachBatchEntry(head.Body, func(e *message.Message) error {
 		m := *head
 		m.Flag, m.Body, m.Properties = e.Flag, e.Body, e.Properties
@@ -128,7 +127,11 @@ func (s *sendStream) stageBatch(queue *spool.Queue, head *message.Message) (firs
 		}
 		s.mustSync = s.mustSync || traits.wait
 		if !traits.unique {
-			m.Properties = s.identify(slices.Clip(e.Properties)) // a copy: they alias the request
+			// The entry aliases the request, where there is no room behind it.
+			from := len(s.props)
+			s.props = append(s.props, e.Properties...)
+			s.props = append(s.props[:from], s.identify(s.props[from:])...)
+			m.Properties = s.props[from:]
 		}
 		s.entries = append(s.entries, m)
 		return nil
