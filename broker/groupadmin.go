@@ -6,6 +6,7 @@ import (
 	"github.com/sluicemq/sluice/broker/groups"
 	"github.com/sluicemq/sluice/broker/offsets"
 	"github.com/sluicemq/sluice/protocol"
+	"github.com/sluicemq/sluice/protocol/message"
 	"github.com/sluicemq/sluice/remoting"
 )
 
@@ -43,8 +44,12 @@ func (a *groupAdmin) remove(_ context.Context, _ *remoting.Conn, req *protocol.C
 	if err := req.DecodeHeader(&h); err != nil {
 		return nil, err
 	}
-	if _, err := a.groups.Delete(h.GroupName); err != nil {
+	existed, err := a.groups.Delete(h.GroupName)
+	if err != nil {
 		return nil, err
+	}
+	if err := message.ValidateGroup(h.GroupName); err != nil && !existed {
+		return nil, protocol.Errorf(protocol.InvalidParameter, "%v", err)
 	}
 	if h.CleanOffset {
 		if err := a.offsets.RemoveGroup(h.GroupName); err != nil {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 
 	"github.com/sluicemq/sluice/broker/clients"
 	"github.com/sluicemq/sluice/broker/groups"
@@ -27,10 +28,14 @@ func (m *membership) heartbeat(_ context.Context, c *remoting.Conn, req *protoco
 	if err := protocol.Unmarshal(req.Body, &beat); err != nil {
 		return nil, protocol.Errorf(protocol.InvalidParameter, "heartbeat: %v", err)
 	}
+	var refused error // why a group could not be made; the others are served first
 	known := beat.ConsumerDataSet[:0]
 	for _, consumer := range beat.ConsumerDataSet {
 		group, err := m.groups.Ensure(consumer.GroupName)
 		if err != nil {
+			if protocol.AsError(err).Code != protocol.SubscriptionGroupNotExist {
+				refused = err
+			}
 			continue
 		}
 		if !beat.WithoutSub {
@@ -43,7 +48,7 @@ func (m *membership) heartbeat(_ context.Context, c *remoting.Conn, req *protoco
 	}
 	beat.ConsumerDataSet = known
 	subChange, err := m.clients.Heartbeat(c, clients.Client{Language: req.Language, Version: req.Version}, &beat)
-	if err != nil {
+	if err = errors.Join(err, refused); err != nil {
 		return nil, err
 	}
 	return protocol.NewResponse(protocol.Success, "", &protocol.HeartbeatResponse{SupportHeartbeatV2: true, SubChange: subChange}, nil), nil

@@ -7,6 +7,7 @@ import (
 	"github.com/sluicemq/sluice/broker/offsets"
 	"github.com/sluicemq/sluice/broker/topics"
 	"github.com/sluicemq/sluice/protocol"
+	"github.com/sluicemq/sluice/protocol/message"
 	"github.com/sluicemq/sluice/remoting"
 	"github.com/sluicemq/sluice/spool"
 )
@@ -47,8 +48,12 @@ func (a *topicAdmin) remove(_ context.Context, _ *remoting.Conn, req *protocol.C
 	if err := req.DecodeHeader(&h); err != nil {
 		return nil, err
 	}
-	if _, err := a.topics.Delete(h.Topic); err != nil {
+	existed, err := a.topics.Delete(h.Topic)
+	if err != nil {
 		return nil, err
+	}
+	if err := message.ValidateTopic(h.Topic); err != nil && !existed {
+		return nil, protocol.Errorf(protocol.InvalidParameter, "%v", err)
 	}
 	if err := a.spool.DeleteTopic(h.Topic); err != nil {
 		return nil, err
