@@ -129,22 +129,32 @@ func (b *Broker) open(o *Options, table remoting.Table) (err error) {
 
 // Run serves until ctx ends. It serves first and registers then, so that no
 // client is sent to a broker that is not ready; at the end it is the other way
-// round.
+// round, and the tables are saved when nobody can change them any more.
 func (b *Broker) Run(ctx context.Context) error {
-	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopServing()
+	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopKeeping()
+	serving, stopServing := context.WithCancel(keeping)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.offsets.Run(serving) })
-	group.Go(func() error { return b.clients.Run(serving) })
-	group.Go(func() error { return b.rates.run(serving) })
-	if b.server != nil {
-		group.Go(func() error { return b.server.Run(serving) })
-	}
+	group.Go(func() error { return b.offsets.Run(keeping) })
+	group.Go(func() error { return b.clients.Run(keeping) })
+	group.Go(func() error { return b.rates.run(keeping) })
+	group.Go(func() error {
+		defer stopKeeping()
+		return b.serve(serving)
+	})
 	group.Go(func() error {
 		defer stopServing()
 		return b.registrar.run(ctx)
 	})
 	return group.Wait()
+}
+
+func (b *Broker) serve(ctx context.Context) error {
+	if b.server == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return b.server.Run(ctx)
 }
 
 // Close gives back the port of a Broker that will not be run.
