@@ -85,9 +85,9 @@ func outage(t *testing.T, topic string, count int, args ...string) {
 			produced := time.Now()
 			up.restart(t)
 			back := time.Now()
-			got := up.read(t, topic, len(sent))
-			drained := time.Now()
 			awaitDrained(t, s, topic)
+			drained := time.Now()
+			got := up.read(t, topic, len(sent))
 			ids := map[string]bool{}
 			for _, r := range got {
 				ids[r.id] = true

@@ -20,6 +20,7 @@ func TestClientsThroughTheSidecar(t *testing.T) {
 					t.Run(fmt.Sprintf("%s in batches of %d", c.name, batch), func(t *testing.T) {
 						topic := fmt.Sprintf("Through-%s-%d", c.name, batch)
 						sent := c.produce(t, "--namesrv", s.rocketmq, "--topic", topic, "--count", "100", "--batch", fmt.Sprint(batch), "--tags", "A,B")
+						awaitDrained(t, s, topic)
 						got := up.read(t, topic, len(sent))
 						checkForwarded(t, sent, got)
 					})

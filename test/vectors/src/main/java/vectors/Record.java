@@ -18,6 +18,8 @@ import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfi
 
 /** Starts Apache's servers as child JVMs, drives them, and writes the golden data. See README.md. */
 public final class Record {
+    private static final String LONG_GROUP = "g".repeat(200);
+
     private final Path repo;
     private final Path work;
     private final String classPath;
@@ -221,23 +223,30 @@ public final class Record {
         Child namesrv = Child.nameServer(dir, classPath, "JSON", ns);
         Map<String, String> s = brokerSettings(port, "127.0.0.1", ns);
         s.putAll(settings);
+        knowLongGroup(dir.resolve("store/config"));
         Child broker = Child.broker(dir, classPath, "JSON", s);
         registered(ns);
         String host = s.get("brokerIP1");
         run(dir, classPath, "JSON", "store", StoreTraffic.class, "127.0.0.1:" + ns, "3", "40", host);
         run(dir, classPath, "JSON", "traffic", Traffic.class, "127.0.0.1:" + ns, "Rec");
         // A retry topic may be longer than 127 bytes: the only records of version 2. No client sends to one.
-        String longTopic = "%RETRY%" + "g".repeat(200);
+        String longTopic = "%RETRY%" + LONG_GROUP;
         Map<String, String> f = send(longTopic);
         Raw.call(host, port, RequestCode.UPDATE_AND_CREATE_TOPIC, 479, LanguageCode.JAVA, topic(longTopic), null);
-        SubscriptionGroupConfig g = new SubscriptionGroupConfig();
-        g.setGroupName("g".repeat(200));
-        Raw.call(host, port, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, 479, LanguageCode.JAVA, null, RemotingSerializable.encode(g));
         RemotingCommand r = Raw.call(host, port, RequestCode.SEND_MESSAGE, 479, LanguageCode.JAVA, f, Traffic.bytes("long topic"));
         System.out.println("send to a long topic: " + r.getCode() + " " + r.getRemark());
         broker.stop();
         namesrv.stop();
         keep(out, index, run, Records.of(dir.resolve("store/commitlog")));
+    }
+
+    /** A group name that old versions allowed: no request creates it any more, but a broker still loads it. */
+    private static void knowLongGroup(Path config) throws IOException {
+        SubscriptionGroupConfig g = new SubscriptionGroupConfig();
+        g.setGroupName(LONG_GROUP);
+        Files.createDirectories(config);
+        Files.writeString(config.resolve("subscriptionGroup.json"), "{\"subscriptionGroupTable\":{\"" + LONG_GROUP + "\":"
+            + RemotingSerializable.toJson(g, false) + "}}");
     }
 
     private static Map<String, String> topic(String name) {
