@@ -161,7 +161,7 @@ func TestSilentNameServerLeavesTimeForTheNext(t *testing.T) {
 		return clienttest.Verdict{Ignore: asked.Add(1) == 1}
 	})
 	c, _ := start(t, cluster, client.Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := c.QueryRoute(ctx, "orders"); err != nil {
 		t.Errorf("%v after %d requests", err, asked.Load())
@@ -196,7 +196,7 @@ func TestTimedOutConnectionIsReplaced(t *testing.T) {
 		conns <- r.Conn.ID()
 		return clienttest.Verdict{Ignore: len(conns) == 1}
 	})
-	c, _ := start(t, cluster, client.Options{CallTimeout: 50 * time.Millisecond})
+	c, _ := start(t, cluster, client.Options{CallTimeout: 300 * time.Millisecond})
 	if _, err := c.QueryRoute(t.Context(), "orders"); !errors.Is(err, client.ErrUnavailable) {
 		t.Fatalf("silent server: %v", err)
 	}

@@ -136,7 +136,10 @@ func TestSendStopsAtRetriesAndAtFinalAnswers(t *testing.T) {
 }
 
 func TestSendEndsWithItsTimeout(t *testing.T) {
-	cluster, p := sending(t, 1, 1, client.ProducerOptions{Timeout: 50 * time.Millisecond})
+	cluster, p := sending(t, 1, 1, client.ProducerOptions{Timeout: 300 * time.Millisecond})
+	if _, err := p.Route(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
 	cluster.Control(protocol.SendMessageV2, func(clienttest.Request) clienttest.Verdict { return clienttest.Verdict{Ignore: true} })
 	_, err := p.Send(t.Context(), textMessage("orders", "x"))
 	if !errors.Is(err, client.ErrUnavailable) || !errors.Is(err, remoting.ErrTimeout) {

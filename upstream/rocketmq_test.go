@@ -159,8 +159,9 @@ func TestRocketMQAcceptsAPrefixWhereverItFails(t *testing.T) {
 	for _, f := range failures {
 		for position := range frames {
 			t.Run(fmt.Sprintf("%s at request %d", f.name, position), func(t *testing.T) {
+				t.Parallel()
 				cluster, b := oneQueue(t)
-				s := rocketMQ(t, cluster, RocketMQOptions{MaxBatchBytes: 4 << 10, Timeout: 100 * time.Millisecond})
+				s := rocketMQ(t, cluster, RocketMQOptions{MaxBatchBytes: 4 << 10, Timeout: time.Second})
 				var requests atomic.Int32
 				cluster.Control(protocol.SendBatchMessage, func(clienttest.Request) clienttest.Verdict {
 					if requests.Add(1) == int32(position)+1 {
