@@ -190,7 +190,7 @@ func (s *Spool) newMin(q *Queue, from int64) (int64, error) {
 func (s *Spool) clearUnits(q *Queue, end, lastIndex int64) error {
 	index := end / s.files.entries
 	for x := lastIndex; x > index; x-- {
-		if err := s.fs.Remove(s.files.path(fileKey{q, x})); err != nil {
+		if err := s.files.remove(fileKey{q, x}); err != nil {
 			return err
 		}
 	}

@@ -266,6 +266,18 @@ func (c *queueFiles) syncFile(k fileKey) error {
 	return qf.f.Sync()
 }
 
+// remove deletes a file. An open one is forgotten first: writes to a file
+// without a name would be lost.
+func (c *queueFiles) remove(k fileKey) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if qf := c.open[k]; qf != nil {
+		c.forget(qf)
+	}
+	delete(c.dirty, k)
+	return c.fs.Remove(c.path(k))
+}
+
 // drop forgets the files of a queue whose index is below end.
 func (c *queueFiles) drop(q *Queue, end int64) {
 	c.mu.Lock()

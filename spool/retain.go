@@ -147,9 +147,8 @@ func (s *Spool) correctQueue(q *Queue) error {
 	if to == q.max.Load() && to%s.files.entries == 0 {
 		end-- // the last file stays: its name is the queue's next offset
 	}
-	s.files.drop(q, end)
 	for x := end - 1; x >= was/s.files.entries; x-- {
-		if err := s.fs.Remove(s.files.path(fileKey{q, x})); err != nil {
+		if err := s.files.remove(fileKey{q, x}); err != nil {
 			return err
 		}
 	}

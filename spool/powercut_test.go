@@ -1,0 +1,287 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/sluicemq/sluice/spool/segment/faultfs"
+)
+
+// acked is what a client of the spool was told before the power went.
+type acked struct {
+	mu      sync.Mutex
+	bodies  map[string][]string // by topic/queue: body of offset i
+	appends map[string][]string // the same with what was not acknowledged yet
+	cursor  map[string]int64    // durable position, and where it was advanced to
+	moved   map[string]int64
+	limited bool // old messages may be deleted
+}
+
+func (a *acked) snapshot() *acked {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := &acked{bodies: map[string][]string{}, appends: map[string][]string{}, cursor: map[string]int64{}, moved: map[string]int64{}, limited: a.limited}
+	for k, v := range a.bodies {
+		c.bodies[k] = append([]string(nil), v...)
+	}
+	for k, v := range a.appends {
+		c.appends[k] = append([]string(nil), v...)
+	}
+	for k, v := range a.cursor {
+		c.cursor[k] = v
+	}
+	for k, v := range a.moved {
+		c.moved[k] = v
+	}
+	return c
+}
+
+// powerCutOptions are a store small enough that a short run rolls, recycles
+// and deletes segments.
+func powerCutOptions(t testing.TB, dir string, limited bool) Options {
+	o := testOptions(t, dir)
+	o.SegmentBytes = 16 << 10
+	o.QueueFileEntries = 16
+	if limited {
+		o.MaxBytes = 5 * o.SegmentBytes
+	}
+	return o
+}
+
+// TestPowerCut cuts the power at points of a run that appends, reads, moves
+// cursors and rolls segments, and demands that everything acknowledged is
+// there afterwards, nothing is garbled, and the store works on. A part of the
+// recoveries is cut off by another power cut.
+func TestPowerCut(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		for seed := range uint64(2) {
+			t.Run(fmt.Sprintf("limited=%v/seed=%d", limited, seed), func(t *testing.T) {
+				powerCutRun(t, limited, seed, cutsPerRun())
+			})
+		}
+	}
+}
+
+// cutsPerRun is the number of power cuts per run, from SPOOL_POWER_CUTS.
+func cutsPerRun() int {
+	if n, err := strconv.Atoi(os.Getenv("SPOOL_POWER_CUTS")); err == nil {
+		return n
+	}
+	return 60
+}
+
+func powerCutRun(t *testing.T, limited bool, seed uint64, cuts int) {
+	root := t.TempDir()
+	live := filepath.Join(root, "live")
+	if err := os.Mkdir(live, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ffs, err := faultfs.New(live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acks := &acked{bodies: map[string][]string{}, appends: map[string][]string{}, cursor: map[string]int64{}, moved: map[string]int64{}, limited: limited}
+	rng := rand.New(rand.NewPCG(seed, 7))
+	every := 2200/cuts + 1
+	var cutMu sync.Mutex
+	n := 0
+	ffs.SetHook(func(op faultfs.Op) *faultfs.Fault {
+		// Changes of names are rare and interesting: most are cut at.
+		named := op.Kind != faultfs.Write && op.Kind != faultfs.Sync && op.Kind != faultfs.Read
+		cutMu.Lock()
+		defer cutMu.Unlock()
+		if op.Kind == faultfs.Read || n >= cuts || rng.IntN(every) != 0 && !(named && rng.IntN(4) == 0) {
+			return nil
+		}
+		n++
+		told := acks.snapshot()
+		dir := filepath.Join(root, fmt.Sprintf("cut%d", n))
+		if err := ffs.Crash(rng, dir); err != nil {
+			t.Error(err)
+			return nil
+		}
+		afterCut(t, dir, told, rng, fmt.Sprintf("cut %d before %s of %s", n, op.Kind, filepath.Base(op.Name)))
+		return nil
+	})
+	o := powerCutOptions(t, live, limited)
+	o.FS = ffs
+	s := mustOpen(t, o)
+	stop := start(t, s)
+	powerCutWork(t, s, acks, rand.New(rand.NewPCG(seed, 8)))
+	stop()
+	ffs.SetHook(nil)
+	checkStore(t, live, int64(o.QueueFileEntries), true)
+	t.Logf("%d power cuts in %d calls, log of %d bytes", n, ffs.Ops(), s.Stats().MaxOffset)
+}
+
+func powerCutWork(t *testing.T, s *Spool, acks *acked, rng *rand.Rand) {
+	queues := []*Queue{s.Queue("TopicA", 0), s.Queue("TopicA", 1), s.Queue("TopicB", 0)}
+	name := func(q *Queue) string { return fmt.Sprintf("%s/%d", q.Topic(), q.ID()) }
+	cursors := make(map[*Queue]*Cursor)
+	for _, q := range queues {
+		c, err := s.Cursor("lane", q, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cursors[q] = c
+	}
+	var b Batch
+	for i := range 160 {
+		b.Reset()
+		acks.mu.Lock()
+		var in []string
+		for j := range 1 + rng.IntN(6) {
+			q := queues[rng.IntN(len(queues))]
+			body := fmt.Sprintf("%d-%d-%0*d", i, j, rng.IntN(1200), j)
+			if i%3 == 0 { // equal sizes make record boundaries coincide
+				body = fmt.Sprintf("%04d-%04d-%0200d", i, j, j)
+			}
+			if _, err := b.Add(q, msg(body)); err != nil {
+				t.Error(err)
+			}
+			acks.appends[name(q)] = append(acks.appends[name(q)], body)
+			in = append(in, name(q))
+		}
+		acks.mu.Unlock()
+		if err := s.Append(&b); err != nil {
+			t.Errorf("append %d: %v", i, err)
+			return
+		}
+		if acks.limited { // a store this small is soon full of what is not dispatched yet
+			for j := range b.Len() {
+				if err := b.entries[j].queue.Wait(t.Context(), b.Result(j).QueueOffset); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if rng.IntN(5) == 0 {
+			continue // nobody waits for this one
+		}
+		if err := s.WaitDurable(context.Background(), b.End()); err != nil {
+			t.Errorf("wait %d: %v", i, err)
+			return
+		}
+		acks.mu.Lock()
+		for k, v := range acks.appends {
+			acks.bodies[k] = append([]string(nil), v...)
+		}
+		for _, q := range queues {
+			if m := q.Max(); m > 0 && rng.IntN(4) == 0 {
+				acks.moved[name(q)] = max(acks.moved[name(q)], m)
+				cursors[q].Advance(m)
+			}
+		}
+		for _, c := range s.Cursors() {
+			acks.cursor[fmt.Sprintf("%s/%d", c.Topic, c.QueueID)] = c.Durable
+		}
+		acks.mu.Unlock()
+	}
+}
+
+// afterCut opens what a power cut left and checks it against what was told.
+func afterCut(t *testing.T, dir string, told *acked, rng *rand.Rand, what string) {
+	t.Helper()
+	defer os.RemoveAll(dir)
+	o := powerCutOptions(t, dir, told.limited)
+	if rng.IntN(3) == 0 { // the power goes again during recovery
+		ffs, err := faultfs.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := rng.IntN(25)
+		off := errors.New("power is off")
+		var cut bool
+		again := dir + "-again"
+		ffs.SetHook(func(op faultfs.Op) *faultfs.Fault {
+			if op.Kind == faultfs.Read {
+				return nil
+			}
+			if at--; at < 0 && !cut {
+				cut = true
+				if err := ffs.Crash(rng, again); err != nil {
+					t.Error(err)
+				}
+			}
+			if cut {
+				return &faultfs.Fault{Err: off}
+			}
+			return nil
+		})
+		first := o
+		first.FS = ffs
+		if s, err := Open(first); err == nil {
+			_ = s.Close()
+		}
+		if cut {
+			what += ", again in recovery"
+			os.RemoveAll(dir)
+			dir, o.Dir = again, again
+			defer os.RemoveAll(again)
+		}
+	}
+	var end int64
+	for round := range 2 {
+		s, err := Open(o)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		checkTold(t, s, told, what)
+		if st := s.Stats(); st.Gaps != 0 || st.DamagedBytes != 0 && round == 1 {
+			t.Errorf("%s, opening %d: %+v", what, round, st)
+		}
+		if round == 0 {
+			end = s.Stats().MaxOffset
+		} else if got := s.Stats().MaxOffset; got != end {
+			t.Errorf("%s: log ends at %d after one recovery, at %d after two", what, end, got)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: close: %v", what, err)
+		}
+		checkStore(t, dir, int64(o.QueueFileEntries), true)
+	}
+	if t.Failed() {
+		t.Logf("failed: %s", what)
+	}
+}
+
+func checkTold(t *testing.T, s *Spool, told *acked, what string) {
+	t.Helper()
+	for name, want := range told.bodies {
+		topic, id, _ := cutName(name)
+		q := s.Queue(topic, id)
+		got, lo := bodies(t, s, q), int(q.Min())
+		if lo > 0 && !told.limited {
+			t.Errorf("%s: %s begins at %d", what, name, lo)
+		}
+		if int(q.Max()) < len(want) {
+			t.Errorf("%s: %s has %d messages, %d were acknowledged", what, name, q.Max(), len(want))
+		}
+		all := told.appends[name]
+		for i, body := range got {
+			if lo+i >= len(all) || body != all[lo+i] {
+				t.Errorf("%s: %s offset %d is not what was appended there", what, name, lo+i)
+				break
+			}
+		}
+	}
+	for _, c := range s.Cursors() {
+		name := fmt.Sprintf("%s/%d", c.Topic, c.QueueID)
+		if !told.limited && c.Offset < told.cursor[name] || c.Offset > max(told.moved[name], s.Queue(c.Topic, c.QueueID).Min()) {
+			t.Errorf("%s: cursor in %s is at %d, was durable at %d and moved to %d", what, name, c.Offset, told.cursor[name], told.moved[name])
+		}
+	}
+}
+
+func cutName(name string) (topic string, id int32, err error) {
+	dir, base := filepath.Split(name)
+	n, err := strconv.Atoi(base)
+	return filepath.Clean(dir), int32(n), err
+}
