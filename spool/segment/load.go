@@ -170,8 +170,10 @@ func (q *Sequence) Trim(base, end int64, keepNext bool) error {
 			}
 			continue
 		}
+		path := rest[i].name
+		rest[i].name = "" // removed, so that nobody takes it for a file to use again
 		q.dropLocked(rest[i])
-		if err := q.fs.Remove(rest[i].name); err != nil {
+		if err := q.fs.Remove(path); err != nil {
 			return err
 		}
 	}
