@@ -133,7 +133,7 @@ func startApache(t *testing.T) *cluster {
 		t.Helper()
 		b := start(t, "apache-broker", dir, nil, program(t, java), "broker", filepath.Join(dir, "broker"), fmt.Sprint(port+3), namesrv,
 			"mappedFileSizeCommitLog=67108864", "mappedFileSizeConsumeQueue=600000", "maxIndexNum=400000", "maxHashSlotNum=100000",
-			"timerWheelEnable=false", "waitTimeMillsInSendQueue=2000")
+			"mappedFileSizeTimerLog=1048576", "waitTimeMillsInSendQueue=2000")
 		if err := b.awaitText(bootTime, "boot success"); err != nil {
 			t.Fatal(err)
 		}
