@@ -18,6 +18,8 @@ const (
 	registerInterval = 30 * time.Second
 	registerRetry    = 2 * time.Second
 	registerTimeout  = 6 * time.Second
+	// plainRegistration is the largest body that is sent as it is.
+	plainRegistration = 4 << 20
 )
 
 // registrar tells every name server what this broker serves: at start, every 30
@@ -114,10 +116,16 @@ func (r *registrar) register(ctx context.Context, server string) error {
 	body.TopicConfigSerializeWrapper.DataVersion = version
 	body.TopicConfigSerializeWrapper.TopicConfigTable = configs
 	encoded, err := body.Encode(false)
+	header := r.header
+	if len(encoded) > plainRegistration {
+		// Tens of thousands of topics would not fit a frame. Compressed they do,
+		// at the price of flags that name servers do not hand on.
+		header.Compressed = true
+		encoded, err = body.Encode(true)
+	}
 	if err != nil {
 		return err
 	}
-	header := r.header
 	header.BodyCRC32 = protocol.BodyCRC32(encoded)
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
