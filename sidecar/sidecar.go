@@ -76,6 +76,7 @@ func New(o Options, sp *spool.Spool) (*Sidecar, error) {
 	if err := s.lanes.setRules(o.Lanes); err != nil {
 		return nil, err
 	}
+	warnOfOrphans(o, sp)
 	door := &rocketDoor{cluster: o.Cluster, name: o.Name}
 	queues := &queueCounts{lanes: s.lanes, fallback: o.DefaultQueues}
 	engine, err := broker.New(broker.Options{
@@ -100,6 +101,22 @@ func New(o Options, sp *spool.Spool) (*Sidecar, error) {
 		}
 	}
 	return s, nil
+}
+
+// warnOfOrphans names upstreams that the spool keeps messages for and that are
+// not configured any more. They are not dropped on their own: a slip in the
+// configuration must not cost messages.
+func warnOfOrphans(o Options, sp *spool.Spool) {
+	waiting := map[string]int64{}
+	for _, c := range sp.Cursors() {
+		if _, known := o.Upstreams[c.Name]; !known {
+			waiting[c.Name] += max(sp.Queue(c.Topic, c.QueueID).Max()-c.Offset, 0)
+		}
+	}
+	for name, n := range waiting {
+		o.Logger.Warn("the spool keeps messages for an upstream that is not configured; "+
+			"configure it again, or give them up with 'sluice spool forget'", "upstream", name, "messages", n)
+	}
 }
 
 // Run serves the doors and forwards until ctx ends. Lanes stop after the doors,

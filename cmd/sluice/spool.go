@@ -16,11 +16,11 @@ import (
 const maxShownBody = 64 << 20
 
 func newSpool() *cobra.Command {
-	cmd := group("spool", "Look into a stopped store, without changing it",
+	cmd := group("spool", "Look into a stopped store",
 		"  sluice spool stat sluice-data/sidecar\n  sluice spool dump sluice-data/broker --queue orders/0 --from 100 --count 10")
-	cmd.Long = `Look into the store of a stopped process, ours or an Apache broker's, without changing anything. A
-store that is in use is refused.`
-	cmd.AddCommand(newSpoolStat(), newSpoolDump())
+	cmd.Long = `Look into the store of a stopped process; stat and dump read an Apache broker's as well and change nothing.
+A store that is in use is refused.`
+	cmd.AddCommand(newSpoolStat(), newSpoolDump(), newSpoolForget())
 	return cmd
 }
 
