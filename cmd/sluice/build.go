@@ -53,7 +53,7 @@ func (p *process) buildNamesrv(c *configs.Config) error {
 	if err != nil {
 		return err
 	}
-	p.roles = append(p.roles, part{configs.RoleNamesrv, n.Run})
+	p.base = append(p.base, part{configs.RoleNamesrv, n.Run})
 	p.addresses = append(p.addresses, listener{"namesrv", n.Addr().String()})
 	return nil
 }
@@ -140,7 +140,7 @@ func (p *process) openStore(name string, o spool.Options) (*spool.Spool, error) 
 		return nil, err
 	}
 	p.closers = append(p.closers, store)
-	p.stores = append(p.stores, part{name + " store", store.Run})
+	p.base = append(p.base, part{name + " store", store.Run})
 	return store, nil
 }
 

@@ -35,7 +35,7 @@ func (p part) started(ctx context.Context) error {
 // A process is everything that runs, built and not yet started.
 type process struct {
 	log       *slog.Logger
-	stores    []part
+	base      []part // what roles lean on: their stores, and the name server that they say farewell to
 	roles     []part
 	sidecar   *sidecar.Sidecar // nil when the role is not chosen
 	addresses []listener
@@ -58,18 +58,19 @@ func (p *process) address(name string) string {
 // one part failed, which ends the others.
 //
 // Two groups are nested. Roles run inside and stop first, so that a store outlives
-// everything that appends to it and its last act is to flush.
+// everything that appends to it and its last act is to flush, and so that a broker can
+// unregister.
 func (p *process) run(ctx context.Context, within time.Duration) error {
-	storing, stopStores := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopStores()
-	stores, storing := errgroup.WithContext(storing)
-	for _, s := range p.stores {
-		stores.Go(func() error { return s.started(storing) })
+	bearing, stopBase := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBase()
+	base, bearing := errgroup.WithContext(bearing)
+	for _, b := range p.base {
+		base.Go(func() error { return b.started(bearing) })
 	}
 
 	serving, stopRoles := context.WithCancel(ctx)
 	defer stopRoles()
-	context.AfterFunc(storing, stopRoles) // a store that fails takes its roles along
+	context.AfterFunc(bearing, stopRoles) // a store that fails takes the roles along
 	roles, serving := errgroup.WithContext(serving)
 	for _, r := range p.roles {
 		roles.Go(func() error { return r.started(serving) })
@@ -78,8 +79,8 @@ func (p *process) run(ctx context.Context, within time.Duration) error {
 	ended := make(chan error, 1)
 	go func() {
 		err := roles.Wait()
-		stopStores()
-		ended <- errors.Join(err, stores.Wait())
+		stopBase()
+		ended <- errors.Join(err, base.Wait())
 	}()
 	select {
 	case err := <-ended:

@@ -41,7 +41,7 @@ func (j *journal) waits(name string, takes time.Duration) part {
 }
 
 func testProcess(stores, roles []part) *process {
-	return &process{log: slog.New(slog.DiscardHandler), stores: stores, roles: roles}
+	return &process{log: slog.New(slog.DiscardHandler), base: stores, roles: roles}
 }
 
 func TestStoresOutliveRoles(t *testing.T) {
