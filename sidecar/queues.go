@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluicemq/sluice/broker/topics"
+	"github.com/sluicemq/sluice/protocol/message"
 )
 
 // upstreamPatience is how long the first message of a new topic waits to learn
@@ -21,6 +22,9 @@ type queueCounts struct {
 
 // upstream asks the upstreams that a topic would go to.
 func (q *queueCounts) upstream(ctx context.Context, topic string) (int, bool) {
+	if !forwarded(topic) {
+		return 0, false
+	}
 	ctx, cancel := context.WithTimeout(ctx, upstreamPatience)
 	defer cancel()
 	for _, up := range q.lanes.destinations(topic) {
@@ -39,21 +43,28 @@ func (q *queueCounts) forTopic(topic string, _ int) int {
 	return q.fallback
 }
 
-// known is the queue count of a local topic, or the one that it would get.
-func (q *queueCounts) known(table *topics.Table, topic string) int {
-	if t, ok := table.Get(topic); ok {
-		return int(t.WriteQueueNums)
+// settled is the queue count of a local topic, which is made when there is none:
+// asked twice, an upstream might answer once only, and a queue chosen by the one
+// count might not be there by the other. Topics that lanes do not forward are
+// left to the engine.
+func (q *queueCounts) settled(table *topics.Table, topic string) int {
+	t, ok := table.Get(topic)
+	if !ok {
+		if !forwarded(topic) || message.IsSendForbidden(topic) {
+			return 1
+		}
+		var err error
+		if t, err = table.Ensure(topics.ReadWrite(topic, q.forTopic(topic, 0))); err != nil {
+			return 1
+		}
 	}
-	return q.forTopic(topic, 0)
+	return int(t.WriteQueueNums)
 }
 
 // ensure creates a topic that is known upstream, so that local clients see it
 // before anything was sent.
 func (q *queueCounts) ensure(table *topics.Table) func(context.Context, string) (*topics.Topic, bool) {
 	return func(ctx context.Context, topic string) (*topics.Topic, bool) {
-		if !forwarded(topic) {
-			return nil, false
-		}
 		n, ok := q.upstream(ctx, topic)
 		if !ok {
 			return nil, false

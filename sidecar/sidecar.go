@@ -93,8 +93,8 @@ func New(o Options, sp *spool.Spool) (*Sidecar, error) {
 	s.lanes.pace = newPacer(func() int64 { return engine.Totals().Stored })
 	if o.HTTP.Listen != "" {
 		shown := &metrics{spool: sp, lanes: s.lanes, counters: engine.Totals}
-		known := func(topic string) int { return queues.known(engine.Topics(), topic) }
-		s.http, err = newHTTPDoor(o, engine.Put, known, &health{sp, s.lanes, time.Now()}, shown.handler())
+		settled := func(topic string) int { return queues.settled(engine.Topics(), topic) }
+		s.http, err = newHTTPDoor(o, engine.Put, settled, &health{sp, s.lanes, time.Now()}, shown.handler())
 		if err != nil {
 			engine.Close()
 			return nil, err
