@@ -78,8 +78,10 @@ func BenchmarkEncode(b *testing.B) {
 		b.Fatal(err)
 	}
 	m := spooled(0, 1)[0]
+	e := s.newEncoder()
+	e.begin("sluice.orders", "orders", 3)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.encode("sluice.orders", "orders", 3, &m)
+		e.encode(&m)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -104,20 +105,24 @@ func (o NATSOptions) withDefaults() (NATSOptions, error) {
 // NATS sends to NATS JetStream: each message with its unique key as message id,
 // so that the stream drops doubles that come within its duplicate window.
 //
-// Messages of a batch are published one behind the other without waiting for
-// acknowledgements, in order, on one connection. A broken connection loses an end of
-// what was published, so what is stored stays in order. Two cases are left in
-// which a stream can get messages in another order or twice: when the server
-// refuses one message of several under way and takes later ones (a full or
-// restarting stream), and when an outcome stays unknown for longer than the
-// stream's duplicate window. Readers that must not see either compare the queue
-// offset in the headers.
+// The messages of a lane are published in order on one connection, up to the
+// window ahead of their acknowledgements. A lost connection loses an end of what was
+// published on it, and nothing that was under way on it goes on on the next one,
+// so what is stored stays in order. Two cases are left in which a stream can get
+// messages in another order or twice: when the server refuses one message of
+// several under way and takes later ones (a full or restarting stream), and when
+// an outcome stays unknown for longer than the stream's duplicate window. Readers
+// that must not see either compare the queue offset in the headers.
 type NATS struct {
 	o      NATSOptions
 	logger *slog.Logger
 
-	conn   atomic.Pointer[natsConn] // nil while Run does not run
+	conn   atomic.Pointer[natsConn] // nil while there is none
+	down   atomic.Pointer[error]    // why there is none
 	window *semaphore.Weighted      // messages without acknowledgement
+	chunk  int                      // of the window, taken at once
+
+	encoders sync.Pool // of *encoder
 
 	mu        sync.Mutex
 	uncertain map[laneKey]int // messages at the front that may be stored already
@@ -127,80 +132,113 @@ type NATS struct {
 
 var _ Sender = (*NATS)(nil)
 
-// A natsConn is what one Run works with.
-type natsConn struct {
-	nc *nats.Conn
-	js jetstream.JetStream
-
-	// missing is why the stream to create is not there yet; nil: it is, or none
-	// is to be created.
-	missing atomic.Pointer[error]
-}
-
 // NewNATS checks o; it opens no connection.
 func NewNATS(o NATSOptions) (*NATS, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("nats upstream: %w", err)
 	}
-	return &NATS{
+	s := &NATS{
 		o: o, logger: o.Logger,
 		window:    semaphore.NewWeighted(int64(o.MaxPending)),
+		chunk:     min(max(o.MaxPending/4, 1), 64),
 		uncertain: make(map[laneKey]int),
-	}, nil
+	}
+	s.encoders.New = func() any { return s.newEncoder() }
+	s.down.Store(&errNotRunning)
+	return s, nil
 }
+
+var (
+	errNotRunning   = errors.New("not running")
+	errNotConnected = errors.New("no connection yet")
+)
 
 // Run keeps a connection until ctx ends: it connects again for as long as it
 // takes. While there is none, Send fails at once and nothing piles up in memory.
+//
+// Each connection is a client of its own, as one that connects again by itself
+// would carry a lane's later messages over to the new connection and leave a hole
+// where the old one broke.
 func (s *NATS) Run(ctx context.Context) error {
-	nc, err := nats.Connect(s.o.URL, s.connectOptions(ctx)...)
-	if err != nil {
-		return fmt.Errorf("nats upstream: %w", err)
+	defer s.down.Store(&errNotRunning)
+	s.down.Store(&errNotConnected)
+	servers := s.o.URL
+	for failures := 0; ; failures++ {
+		nc, err := nats.Connect(servers, s.connectOptions(ctx)...)
+		if err == nil {
+			servers = withDiscovered(s.o.URL, nc)
+			failures = 0
+			err = s.serve(ctx, nc)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		err = fmt.Errorf("not connected to %s: %w", s.o.URL, err)
+		s.down.Store(&err)
+		if failures == 0 {
+			s.logger.Warn("nats disconnected", "error", err)
+		}
+		wait := s.o.ReconnectWait
+		if !pause(ctx, wait+rand.N(wait)) {
+			return nil
+		}
 	}
-	defer nc.Close()
-	// The window above is the limit; the library's own is out of its way.
-	js, err := jetstream.New(nc,
-		jetstream.WithPublishAsyncMaxPending(4*s.o.MaxPending),
-		jetstream.WithPublishAsyncTimeout(s.o.AckTimeout))
-	if err != nil {
-		return fmt.Errorf("nats upstream: %w", err)
-	}
-	c := &natsConn{nc: nc, js: js}
-	group, running := errgroup.WithContext(ctx)
-	if s.o.Create != nil {
-		c.missing.Store(&errNotCreated)
-		group.Go(func() error { return s.create(running, c) })
-	}
-	s.conn.Store(c)
-	defer s.conn.Store(nil)
-	group.Go(func() error {
-		<-running.Done()
-		return nil
-	})
-	return group.Wait()
 }
 
-var errNotCreated = errors.New("no connection yet")
+// serve lets senders use a connection until it breaks or ctx ends.
+func (s *NATS) serve(ctx context.Context, nc *nats.Conn) error {
+	defer nc.Close()
+	s.logger.Info("nats connected", "server", nc.ConnectedUrlRedacted())
+	c, err := newNATSConn(nc)
+	if err != nil {
+		return err
+	}
+	group, running := errgroup.WithContext(ctx)
+	if s.o.Create != nil {
+		c.missing.Store(&errNotConnected)
+		group.Go(func() error { return s.create(running, c) })
+	}
+	group.Go(func() error {
+		select {
+		case <-running.Done():
+			return nil
+		case <-c.closed:
+			return c.broken()
+		}
+	})
+	s.conn.Store(c)
+	err = group.Wait()
+	s.conn.Store(nil)
+	c.fail(nats.ErrConnectionClosed)
+	return err
+}
+
+// withDiscovered adds the servers of the cluster that the connection has heard of.
+func withDiscovered(url string, nc *nats.Conn) string {
+	return strings.Join(append([]string{url}, nc.DiscoveredServers()...), ",")
+}
+
+// pause waits for d and says whether ctx still lives.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
 
 func (s *NATS) connectOptions(ctx context.Context) []nats.Option {
 	opts := []nats.Option{
 		nats.Name(s.o.Name),
 		nats.SetCustomDialer(contextDialer{ctx}),
-		nats.MaxReconnects(-1),
-		nats.RetryOnFailedConnect(true),
-		nats.IgnoreAuthErrorAbort(), // credentials may be put right while we run
-		nats.ReconnectWait(s.o.ReconnectWait),
-		nats.ReconnectJitter(s.o.ReconnectWait, s.o.ReconnectWait),
-		nats.ReconnectBufSize(-1),
+		nats.NoReconnect(),
+		nats.SkipSubjectValidation(), // withDefaults and subjectToken see to it
 		nats.PingInterval(20 * time.Second),
 		nats.FlusherTimeout(10 * time.Second),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if ctx.Err() == nil {
-				s.logger.Warn("nats disconnected", "error", err)
-			}
-		}),
-		nats.ConnectHandler(func(nc *nats.Conn) { s.logger.Info("nats connected", "server", nc.ConnectedUrlRedacted()) }),
-		nats.ReconnectHandler(func(nc *nats.Conn) { s.logger.Info("nats connected", "server", nc.ConnectedUrlRedacted()) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.logger.Warn("nats error", "error", err) }),
 	}
 	if s.o.TLS != nil {
@@ -237,10 +275,14 @@ func (s *NATS) create(ctx context.Context, c *natsConn) error {
 		Name: s.o.Stream, Subjects: subjects, Storage: jetstream.FileStorage, Replicas: max(s.o.Create.Replicas, 1),
 		MaxBytes: orNoLimit(s.o.Create.MaxBytes), MaxAge: s.o.Create.MaxAge, Duplicates: s.o.Create.Duplicates,
 	}
-	pause := Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}
+	js, err := jetstream.New(c.nc)
+	if err != nil {
+		return fmt.Errorf("create stream %s: %w", s.o.Stream, err)
+	}
+	backoff := Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}
 	for failures := 0; ; failures++ {
 		attempt, cancel := context.WithTimeout(ctx, s.o.AckTimeout)
-		_, err := c.js.CreateStream(attempt, config)
+		_, err := js.CreateStream(attempt, config)
 		cancel()
 		// A stream of that name with other settings is the operator's.
 		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
@@ -252,12 +294,8 @@ func (s *NATS) create(ctx context.Context, c *natsConn) error {
 		if failures%10 == 9 {
 			s.logger.Warn("stream not created", "stream", s.o.Stream, "error", err)
 		}
-		timer := time.NewTimer(pause.Delay(failures))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, backoff.Delay(failures)) {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

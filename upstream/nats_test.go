@@ -164,8 +164,7 @@ func TestNATSCarriesMessageIDHeadersAndProperties(t *testing.T) {
 		t.Errorf("subject %q, %d bytes", got.Subject, len(got.Data))
 	}
 	want := map[string]string{
-		"Nats-Msg-Id": "KEY00007", HeaderKeys: "a b", HeaderTags: "tag", HeaderQueueID: "0", HeaderQueueOffset: "7",
-		HeaderBornTimestamp: "1700000000007", HeaderFlag: "3", "Sluice-Property-mine": "ü = 1",
+		"Nats-Msg-Id": "KEY00007", HeaderKeys: "a b", HeaderTags: "tag", HeaderOrigin: "0/7/1700000000007", HeaderFlag: "3", "Sluice-Property-mine": "ü = 1",
 		"Sluice-Property-Nats-Rollup": "all", HeaderProperties: "blank=+x+&lines=1%0D%0A2&two%0Alines=x",
 		"Nats-Expected-Stream": "EDGE",
 	}
@@ -195,7 +194,9 @@ func TestNATSSubjectTemplate(t *testing.T) {
 			t.Errorf("%q for %q: %q, want %q", tt.template, tt.topic, got, tt.want)
 		}
 		m := spooled(0, 1)[0]
-		named := s.encode("x", tt.topic, 3, &m).Header.Get(HeaderTopic)
+		e := s.newEncoder()
+		e.begin("x", tt.topic, 3)
+		named := e.encode(&m).Header.Get(HeaderTopic)
 		if lost := !strings.Contains(tt.want, tt.topic); lost != (named == tt.topic) {
 			t.Errorf("%q for %q: header %q", tt.template, tt.topic, named)
 		}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,16 +12,20 @@ import (
 	"github.com/sluicemq/sluice/protocol/message"
 )
 
-// Headers of a message in NATS, beside Nats-Msg-Id, which is its unique key.
+// Headers of a message in NATS, beside Nats-Msg-Id, which is its unique key, and
+// Nats-Expected-Stream. They are few and short, as the server reads through all
+// of them several times for each message.
 const (
-	HeaderTopic         = "Sluice-Topic" // only where the subject does not name it
-	HeaderKeys          = "Sluice-Keys"  // separated by one space
-	HeaderTags          = "Sluice-Tags"
-	HeaderQueueID       = "Sluice-Queue-Id"       // local queue
-	HeaderQueueOffset   = "Sluice-Queue-Offset"   // in the local queue: the order of its messages
-	HeaderBornTimestamp = "Sluice-Born-Timestamp" // ms
-	HeaderFlag          = "Sluice-Flag"           // the application's flag when it is not 0
-	HeaderEncoding      = "Sluice-Content-Encoding"
+	// HeaderOrigin is where the message comes from: the local queue, its offset
+	// there, which is the order of that queue's messages, and when it was born,
+	// in milliseconds since 1970, as decimal numbers: "3/100200/1700000000007".
+	HeaderOrigin = "Sluice-Origin"
+
+	HeaderTopic    = "Sluice-Topic" // only where the subject does not name it
+	HeaderKeys     = "Sluice-Keys"  // separated by one space
+	HeaderTags     = "Sluice-Tags"
+	HeaderFlag     = "Sluice-Flag" // the application's flag when it is not 0
+	HeaderEncoding = "Sluice-Content-Encoding"
 
 	// HeaderProperty begins the header of a property that is none of the above.
 	HeaderProperty = "Sluice-Property-"
@@ -46,83 +51,171 @@ func subjectToken(name string) string {
 	}, name)
 }
 
-// encode makes the message for NATS. Compressed bodies travel plain, as readers
-// there know nothing of RocketMQ's flags.
-func (s *NATS) encode(subject, topic string, queue int, m *message.Message) *nats.Msg {
-	h := headers{header: make(nats.Header, 8), values: make([]string, 0, 8)}
-	h.set(jetstream.MsgIDHeader, uniqueKey(m))
-	if s.o.Stream != "" {
-		h.set(jetstream.ExpectedStreamHeader, s.o.Stream)
-	}
-	if !strings.Contains(s.o.Subject, "{topic}") || subjectToken(topic) != topic {
-		h.set(HeaderTopic, topic)
-	}
-	h.set(HeaderQueueID, strconv.Itoa(queue))
-	h.set(HeaderQueueOffset, strconv.FormatInt(m.QueueOffset, 10))
-	h.set(HeaderBornTimestamp, strconv.FormatInt(m.BornTimestamp, 10))
-	if m.Flag != 0 {
-		h.set(HeaderFlag, strconv.Itoa(int(m.Flag)))
-	}
-	h.properties(m.Properties)
-	return &nats.Msg{Subject: subject, Header: h.header, Data: h.body(m)}
-}
+// An encoder makes the messages of one Send, one after the other, in the same
+// place: the client library copies what it publishes. Values of headers lie one
+// behind the other in text and are pieces of one string in the end.
+type encoder struct {
+	stream string // expected; empty: any
+	named  bool   // the subject's template names the topic
 
-// headers builds a header whose one-element lists share an array.
-type headers struct {
-	header nats.Header
+	// Of the present Send.
+	topic string // for its header; empty: the subject names it
+	queue int
+	msg   nats.Msg
+
+	// Of the present message.
+	keyed  bool
+	text   []byte
+	fields []field
 	values []string
 	rest   url.Values
+
+	property func(name, value []byte) bool
+	names    map[string]string // headers of properties
 }
 
-func (h *headers) set(name, value string) {
-	h.values = append(h.values, value)
-	n := len(h.values)
-	h.header[name] = h.values[n-1 : n : n]
+// A field is a header whose value ends there in the text.
+type field struct {
+	name string
+	end  int
 }
 
-// properties sets the headers of all properties but those that only the local
-// broker and its clients know about.
-func (h *headers) properties(props []byte) {
-	message.EachProperty(props, func(name, value []byte) bool {
-		var header string
-		switch string(name) {
-		case message.PropertyUniqueKey, message.PropertyWait, message.PropertyMessageRegion,
-			message.PropertyTraceOn, message.PropertyCluster, message.PropertyCRC32:
-			return true
-		case message.PropertyKeys:
-			header = HeaderKeys
-		case message.PropertyTags:
-			header = HeaderTags
-		default:
-			header = HeaderProperty + string(name)
-		}
-		if headerName(name) && headerValue(value) {
-			h.set(header, string(value))
-			return true
-		}
-		if h.rest == nil {
-			h.rest = make(url.Values)
-		}
-		h.rest.Set(string(name), string(value))
-		return true
-	})
-	if h.rest != nil {
-		h.set(HeaderProperties, h.rest.Encode())
+// maxNames limits how many names of properties an encoder remembers.
+const maxNames = 256
+
+func (s *NATS) newEncoder() *encoder {
+	e := &encoder{
+		stream: s.o.Stream, named: strings.Contains(s.o.Subject, "{topic}"),
+		names: make(map[string]string), msg: nats.Msg{Header: make(nats.Header)},
 	}
+	e.property = e.addProperty
+	return e
+}
+
+// begin prepares for the messages of one queue.
+func (e *encoder) begin(subject, topic string, queue int) {
+	e.msg.Subject, e.queue, e.topic = subject, queue, ""
+	if !e.named || subjectToken(topic) != topic {
+		e.topic = topic
+	}
+}
+
+// encode makes the message for NATS, which is valid until the next call.
+// Compressed bodies travel plain, as readers there know nothing of RocketMQ's
+// flags.
+func (e *encoder) encode(m *message.Message) *nats.Msg {
+	e.text, e.fields, e.values, e.rest, e.keyed = e.text[:0], e.fields[:0], e.values[:0], nil, false
+	message.EachProperty(m.Properties, e.property)
+	if !e.keyed {
+		e.add(jetstream.MsgIDHeader, fallbackKey(m))
+	}
+	if e.stream != "" {
+		e.add(jetstream.ExpectedStreamHeader, e.stream)
+	}
+	if e.topic != "" {
+		e.add(HeaderTopic, e.topic)
+	}
+	e.text = strconv.AppendInt(e.text, int64(e.queue), 10)
+	e.text = strconv.AppendInt(append(e.text, '/'), m.QueueOffset, 10)
+	e.text = strconv.AppendInt(append(e.text, '/'), m.BornTimestamp, 10)
+	e.end(HeaderOrigin)
+	if m.Flag != 0 {
+		e.text = strconv.AppendInt(e.text, int64(m.Flag), 10)
+		e.end(HeaderFlag)
+	}
+	if e.rest != nil {
+		e.add(HeaderProperties, e.rest.Encode())
+	}
+	e.msg.Data = e.body(m)
+	e.finish()
+	return &e.msg
+}
+
+// add appends a header.
+func (e *encoder) add(name, value string) {
+	e.text = append(e.text, value...)
+	e.end(name)
+}
+
+// end makes a header of what was appended to the text.
+func (e *encoder) end(name string) {
+	e.fields = append(e.fields, field{name, len(e.text)})
+}
+
+// finish fills the library's form of a header.
+func (e *encoder) finish() {
+	clear(e.msg.Header)
+	text, begin := string(e.text), 0
+	e.values = slices.Grow(e.values, len(e.fields)) // what points there must not move
+	for i, f := range e.fields {
+		e.values = append(e.values, text[begin:f.end])
+		e.msg.Header[f.name] = e.values[i : i+1 : i+1]
+		begin = f.end
+	}
+}
+
+// addProperty makes the header of a property that not only the local broker and
+// its clients know about.
+func (e *encoder) addProperty(name, value []byte) bool {
+	var header string
+	switch string(name) {
+	case message.PropertyWait, message.PropertyMessageRegion,
+		message.PropertyTraceOn, message.PropertyCluster, message.PropertyCRC32:
+		return true
+	case message.PropertyUniqueKey:
+		if e.keyed {
+			return true
+		}
+		e.keyed = true
+		e.text = append(e.text, value...)
+		e.end(jetstream.MsgIDHeader)
+		return true
+	case message.PropertyKeys:
+		header = HeaderKeys
+	case message.PropertyTags:
+		header = HeaderTags
+	default:
+		header = e.propertyHeader(name)
+	}
+	if header != "" && headerValue(value) {
+		e.text = append(e.text, value...)
+		e.end(header)
+		return true
+	}
+	if e.rest == nil {
+		e.rest = make(url.Values)
+	}
+	e.rest.Set(string(name), string(value))
+	return true
+}
+
+// propertyHeader is the header of a property; empty: none can be.
+func (e *encoder) propertyHeader(name []byte) string {
+	if header, ok := e.names[string(name)]; ok {
+		return header
+	}
+	if !headerName(name) {
+		return ""
+	}
+	header := HeaderProperty + string(name)
+	if len(e.names) < maxNames {
+		e.names[string(name)] = header
+	}
+	return header
 }
 
 // maxPlainBody guards against bodies that grow without bounds.
 const maxPlainBody = 64 << 20
 
 // body is the plain body. One that cannot be decompressed goes as it is.
-func (h *headers) body(m *message.Message) []byte {
+func (e *encoder) body(m *message.Message) []byte {
 	if m.SysFlag&message.Compressed == 0 {
 		return m.Body
 	}
 	if plain, err := message.Decompress(m.SysFlag, m.Body, maxPlainBody); err == nil {
 		return plain
 	}
-	h.set(HeaderEncoding, encodingName(m.SysFlag))
+	e.add(HeaderEncoding, encodingName(m.SysFlag))
 	return m.Body
 }
 

@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,65 +24,145 @@ const (
 	apiWrongStream     jetstream.ErrorCode = 10060
 )
 
-// Send publishes the batch window by window, see Sender and NATS. After a failure
-// it waits for the outcome of everything published before it returns, so that
-// what comes again comes after it.
+// Send publishes the batch, see Sender and NATS: up to the window ahead of the
+// acknowledgements. After a failure it publishes no more and waits for the outcome of
+// everything published before it returns, so that what comes again comes after it.
 func (s *NATS) Send(ctx context.Context, topic string, queue int, batch []message.Message) (accepted int, err error) {
-	for accepted < len(batch) && err == nil {
-		n := min(len(batch)-accepted, s.o.MaxPending)
-		var stored int
-		stored, err = s.sendWindow(ctx, topic, queue, batch[accepted:accepted+n])
-		accepted += stored
+	if len(batch) == 0 {
+		return 0, nil
 	}
-	return accepted, err
-}
-
-// sendWindow publishes all messages and waits for all acknowledgements.
-func (s *NATS) sendWindow(ctx context.Context, topic string, queue int, ms []message.Message) (accepted int, err error) {
 	c, err := s.connected()
 	if err != nil {
 		return 0, err
 	}
-	// All at once: two senders with half of what they need would wait for ever.
-	if err := s.window.Acquire(ctx, int64(len(ms))); err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	defer s.window.Release(int64(len(ms)))
-
-	futures := make([]jetstream.PubAckFuture, 0, len(ms))
+	f := newFlight(len(batch), s.o.Stream, s.window, s.chunk)
 	subject := s.subject(topic, queue)
-	var refused error // why publishing ended early
-	for i := range ms {
-		// The library's own retries would overtake what was published behind.
-		future, err := c.js.PublishMsgAsync(s.encode(subject, topic, queue, &ms[i]), jetstream.WithRetryAttempts(0))
-		if err != nil {
-			refused = err
-			break
+	refused := s.publish(ctx, c, f, subject, topic, queue, batch)
+	late := s.land(ctx, c, f)
+
+	c.mu.Lock()
+	c.drop(f)
+	s.window.Release(int64(f.acquired - f.released))
+	accepted = f.accepted()
+	failed := f.reason(accepted, refused, late)
+	c.mu.Unlock()
+
+	s.tell(topic, queue, batch, f.outcomes[:accepted])
+	s.count(laneKey{topic, queue}, f.published, accepted)
+	if accepted == len(batch) {
+		return accepted, nil
+	}
+	return accepted, s.verdict(c, subject, failed)
+}
+
+// publish publishes the batch in pieces until one message fails. The error says
+// why no more than f.published were.
+func (s *NATS) publish(ctx context.Context, c *natsConn, f *flight, subject, topic string, queue int, batch []message.Message) error {
+	e := s.encoders.Get().(*encoder)
+	defer s.encoders.Put(e)
+	e.begin(subject, topic, queue)
+	slots := make([]*slot, 0, s.chunk)
+	for first := 0; first < len(batch); {
+		n := min(len(batch)-first, s.chunk)
+		if err := s.acquire(ctx, n); err != nil {
+			return err
 		}
-		futures = append(futures, future)
+		f.acquired += n
+		c.mu.Lock()
+		if f.failure != nil || f.ended != nil || c.ended != nil {
+			defer c.mu.Unlock()
+			return cmp.Or(f.failure, f.ended, c.ended)
+		}
+		slots = c.take(f, first, n, slots[:0])
+		c.mu.Unlock()
+
+		sent, err := s.publishPiece(c, e, slots, batch[first:first+n])
+
+		c.mu.Lock()
+		for _, unused := range slots[sent:] {
+			c.put(unused)
+		}
+		free := f.launched(sent)
+		c.mu.Unlock()
+		if free > 0 {
+			s.window.Release(int64(free))
+		}
+		if err != nil {
+			return err
+		}
+		first += n
 	}
-	accepted, failed := s.acknowledged(ctx, topic, queue, ms, futures)
-	s.count(laneKey{topic, queue}, len(futures), accepted)
-	if failed == nil {
-		failed = refused
+	return nil
+}
+
+// publishPiece publishes messages one behind the other and returns how many it
+// has handed to the connection.
+func (s *NATS) publishPiece(c *natsConn, e *encoder, slots []*slot, ms []message.Message) (sent int, err error) {
+	for i := range ms {
+		m := e.encode(&ms[i])
+		m.Reply = slots[i].reply
+		if err := c.nc.PublishMsg(m); err != nil {
+			return i, err
+		}
 	}
-	if failed != nil {
-		return accepted, s.verdict(c, subject, failed)
+	return len(ms), nil
+}
+
+// acquire waits until n more messages may be under way.
+func (s *NATS) acquire(ctx context.Context, n int) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return accepted, nil
+	if s.window.TryAcquire(int64(n)) {
+		return nil
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, s.o.AckTimeout, s.overdue())
+	defer cancel()
+	if s.window.Acquire(limited, int64(n)) != nil {
+		return context.Cause(limited)
+	}
+	return nil
+}
+
+func (s *NATS) overdue() error {
+	return fmt.Errorf("no acknowledgement within %s", s.o.AckTimeout)
+}
+
+// land waits for the outcome of all that was published. The error says why some
+// of them stay unknown.
+func (s *NATS) land(ctx context.Context, c *natsConn, f *flight) error {
+	timer := time.NewTimer(s.o.AckTimeout)
+	defer timer.Stop()
+	answered := -1
+	for {
+		c.mu.Lock()
+		flying, now := f.flying() && c.ended == nil, f.answered
+		c.mu.Unlock()
+		if !flying {
+			return nil
+		}
+		select {
+		case <-f.landed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			if now == answered {
+				return s.overdue()
+			}
+			answered = now
+			timer.Reset(s.o.AckTimeout)
+		}
+	}
 }
 
 // connected returns the connection to publish on.
 func (s *NATS) connected() (*natsConn, error) {
 	c := s.conn.Load()
 	if c == nil {
-		return nil, fmt.Errorf("%w: not running", ErrUnavailable)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, *s.down.Load())
 	}
 	if !c.nc.IsConnected() {
-		if err := c.nc.LastError(); err != nil {
-			return nil, fmt.Errorf("%w: not connected to %s: %w", ErrUnavailable, s.o.URL, err)
-		}
-		return nil, fmt.Errorf("%w: not connected to %s", ErrUnavailable, s.o.URL)
+		return nil, fmt.Errorf("%w: not connected to %s: %w", ErrUnavailable, s.o.URL, c.broken())
 	}
 	if missing := c.missing.Load(); missing != nil {
 		return nil, fmt.Errorf("%w: stream %s is not created: %w", ErrUnavailable, s.o.Stream, *missing)
@@ -88,36 +170,17 @@ func (s *NATS) connected() (*natsConn, error) {
 	return c, nil
 }
 
-// acknowledged waits for the outcome of each message and returns how many of the
-// first were stored and what became of the next.
-func (s *NATS) acknowledged(ctx context.Context, topic string, queue int, ms []message.Message, futures []jetstream.PubAckFuture) (accepted int, failed error) {
-	for i, future := range futures {
-		var ack *jetstream.PubAck
-		var err error
-		select {
-		case ack = <-future.Ok():
-		case err = <-future.Err():
-		case <-ctx.Done():
-			if failed == nil {
-				failed = ctx.Err()
-			}
-			return accepted, failed
+// tell counts the messages that the server had already.
+func (s *NATS) tell(topic string, queue int, batch []message.Message, outcomes []outcome) {
+	for i, o := range outcomes {
+		if o != storedBefore {
+			continue
 		}
-		switch {
-		case failed != nil: // stored or not, it comes again
-		case err != nil:
-			failed = err
-		default:
-			accepted++
-			if ack.Duplicate {
-				s.duplicates.Add(1)
-				if s.o.OnDuplicate != nil {
-					s.o.OnDuplicate(topic, queue, &ms[i])
-				}
-			}
+		s.duplicates.Add(1)
+		if s.o.OnDuplicate != nil {
+			s.o.OnDuplicate(topic, queue, &batch[i])
 		}
 	}
-	return accepted, failed
 }
 
 // count keeps the figures of one window.

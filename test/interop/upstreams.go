@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,7 +102,8 @@ func fromNATS(t *testing.T, m jetstream.Msg) received {
 		t.Fatal(err)
 	}
 	h := m.Headers()
-	queue, err := strconv.Atoi(h.Get("Sluice-Queue-Id"))
+	first, _, _ := strings.Cut(h.Get("Sluice-Origin"), "/")
+	queue, err := strconv.Atoi(first)
 	if err != nil {
 		t.Fatal(err)
 	}
