@@ -17,6 +17,7 @@ func (s *sendStream) answer(w *remoting.Writer, o *owed, flushErr error) {
 		s.counters.refused.Add(int64(o.count))
 	} else {
 		s.counters.stored.Add(int64(o.count))
+		s.counters.storedBytes.Add(int64(o.bytes))
 	}
 	if o.oneWay {
 		return

@@ -40,9 +40,10 @@ func TestUndurableMessageIsNeitherAcknowledgedNorRead(t *testing.T) {
 	})
 	before := e.spool.Stats().MaxOffset
 	sent := sender.later(protocol.SendMessageV2, sendHeader("t", 0, ""), []byte("undurable"))
-	for e.spool.Stats().MaxOffset == before {
+	eventually(t, "the message is in the log", func() bool {
 		e.offset(protocol.GetMaxOffset, "t", 0)
-	}
+		return e.spool.Stats().MaxOffset != before
+	})
 	// It is in the log now. Many round trips later nobody has been told.
 	for range 50 {
 		if got := e.offset(protocol.GetMaxOffset, "t", 0); got != 0 {

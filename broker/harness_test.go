@@ -176,11 +176,32 @@ func (p *peer) later(code protocol.RequestCode, h protocol.Header, body []byte) 
 // await takes an answer that must come.
 func (p *peer) await(answers <-chan *protocol.Command) *protocol.Command {
 	p.t.Helper()
-	answer, ok := <-answers
-	if !ok {
+	answer := receive(p.t, answers, "answer")
+	if answer == nil {
 		p.t.Fatal("no answer")
 	}
 	return answer
+}
+
+// receive takes from a channel what must come.
+func receive[T any](t *testing.T, from <-chan T, what string) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(patience):
+		t.Fatalf("no %s within %v", what, patience)
+	}
+	return got
+}
+
+// eventually asks until it is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !so(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
 }
 
 // want fails the test unless the answer has the code.

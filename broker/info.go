@@ -58,7 +58,7 @@ func (i *informant) runtimeTable() map[string]string {
 		"putMessageDistributeTime": emptyDistribution,
 
 		"commitLogMinOffset": number(st.MinOffset), "commitLogMaxOffset": number(st.MaxOffset),
-		"dispatchBehindBytes":             number(st.MaxOffset - st.DispatchedOffset),
+		"dispatchBehindBytes":             number(max(st.MaxOffset-st.DispatchedOffset, 0)),
 		"dispatchMaxBuffer":               "0",
 		"remainHowManyDataToFlush":        humanBytes(st.MaxOffset - st.DurableOffset),
 		"remainTransientStoreBufferNumbs": "2147483647",

@@ -46,7 +46,7 @@ func (p *peer) members(group string) []string {
 // awaitPush waits until the broker tells the client that a group changed.
 func (p *peer) awaitPush(group string) {
 	p.t.Helper()
-	push := <-p.pushed
+	push := receive(p.t, p.pushed, "push")
 	var h protocol.NotifyConsumerIDsChangedRequest
 	p.decode(push, &h)
 	if h.ConsumerGroup != group || !push.IsOneWay() {
@@ -98,8 +98,7 @@ func TestGroupMembership(t *testing.T) {
 	first.heartbeat("c1", "g", protocol.SubscriptionData{Topic: "t", SubString: "a", SubVersion: 2})
 	first.awaitPush("g")
 	first.leave()
-	for e.members("g") != nil {
-	}
+	eventually(t, "the group is empty", func() bool { return e.members("g") == nil })
 }
 
 // TestReconnectWithTheSameClientID (fault F63): the end of a client's old
@@ -114,9 +113,10 @@ func TestReconnectWithTheSameClientID(t *testing.T) {
 		t.Fatalf("members are %s with two connections of one client", got)
 	}
 	old.leave()
-	for e.broker.clients.Stats().Connections != 1 {
+	eventually(t, "the old connection is gone", func() bool {
 		e.members("g")
-	}
+		return e.broker.clients.Stats().Connections == 1
+	})
 	if got := fmt.Sprint(e.members("g")); got != "[c1]" {
 		t.Errorf("members are %s after the old connection ended", got)
 	}
@@ -134,9 +134,10 @@ func TestClientTablesReturnToNothing(t *testing.T) {
 		}), protocol.Success)
 		p.leave()
 	}
-	for e.broker.clients.Stats().Connections != 0 {
+	eventually(t, "all connections are gone", func() bool {
 		e.members("g0")
-	}
+		return e.broker.clients.Stats().Connections == 0
+	})
 	if got := e.broker.clients.Stats(); got.Producers+got.Consumers+got.ProducerGroups+got.ConsumerGroups != 0 {
 		t.Errorf("left behind: %+v", got)
 	}

@@ -49,12 +49,9 @@ var (
 		"config": {protocol.GetTopicConfig, func(p *peer, name string) *protocol.Command {
 			return p.call(protocol.GetTopicConfig, &protocol.TopicRequest{Topic: name}, nil)
 		}},
-		"pull": {protocol.PullMessage, func(p *peer, name string) *protocol.Command {
-			h := pullHeader(name, 0, 0, "*", 0)
-			h.ConsumerGroup = []byte("good")
-			return p.call(protocol.PullMessage, h, nil)
-		}},
-		"commit": {protocol.UpdateConsumerOffset, func(p *peer, name string) *protocol.Command { return p.commit(name, "good", 0, 1) }},
+		"pull":      pullEntry(protocol.PullMessage),
+		"lite pull": pullEntry(protocol.LitePullMessage),
+		"commit":    {protocol.UpdateConsumerOffset, func(p *peer, name string) *protocol.Command { return p.commit(name, "good", 0, 1) }},
 		"committed": {protocol.QueryConsumerOffset, func(p *peer, name string) *protocol.Command {
 			return p.call(protocol.QueryConsumerOffset, &protocol.QueryConsumerOffsetRequest{ConsumerGroup: "good", Topic: name}, nil)
 		}},
@@ -98,6 +95,14 @@ var (
 		}},
 	}
 )
+
+func pullEntry(code protocol.RequestCode) entry {
+	return entry{code, func(p *peer, name string) *protocol.Command {
+		h := pullHeader(name, 0, 0, "*", 0)
+		h.ConsumerGroup = []byte("good")
+		return p.call(code, h, nil)
+	}}
+}
 
 // refusals are the codes that a name may be refused with.
 var refusals = []protocol.ResponseCode{

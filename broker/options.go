@@ -97,6 +97,9 @@ func advertised(o *Options, listening netip.AddrPort) (netip.AddrPort, error) {
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("advertise %q: %w", o.Advertise, err)
 	}
-	ap := address.AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
+	ap := netip.AddrPortFrom(address.AddrPort().Addr().Unmap(), address.AddrPort().Port())
+	if !ap.Addr().IsValid() || ap.Addr().IsUnspecified() || ap.Port() == 0 {
+		return netip.AddrPort{}, fmt.Errorf("advertise %q: no client can reach that, want host:port", o.Advertise)
+	}
+	return ap, nil
 }

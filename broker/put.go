@@ -66,6 +66,7 @@ func (p *putter) put(ctx context.Context, topicName string, from netip.AddrPort,
 		results[i].QueueOffset, results[i].PhysicalOffset = r.QueueOffset, r.PhysicalOffset
 	}
 	p.counters.stored.Add(int64(len(messages)))
+	p.counters.storedBytes.Add(int64(batch.Size()))
 	return results, nil
 }
 

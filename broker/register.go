@@ -83,9 +83,11 @@ func (r *registrar) change() <-chan struct{} {
 // registration back so that clients leave at once.
 func (r *registrar) keep(ctx context.Context, server string) error {
 	failing := false
+	known := false // the server may have a registration of this broker
 	for ctx.Err() == nil {
 		changed := r.change() // before the snapshot, so that no change falls between
 		err := r.register(ctx, server)
+		known = known || !errors.Is(err, remoting.ErrNotSent)
 		pause := registerInterval
 		if err != nil && ctx.Err() == nil {
 			pause = registerRetry
@@ -104,7 +106,7 @@ func (r *registrar) keep(ctx context.Context, server string) error {
 		}
 		timer.Stop()
 	}
-	if failing {
+	if !known {
 		return nil
 	}
 	return r.unregister(context.WithoutCancel(ctx), server)

@@ -95,9 +95,9 @@ func TestStopKeepsOffsetsCommittedUntilTheEnd(t *testing.T) {
 		}
 		answered <- last
 	}()
-	<-started
+	receive(t, started, "100th answer")
 	e.stop()
-	want := <-answered
+	want := receive(t, answered, "end of the commits")
 	got, ok := start(t, dir, nil).committed("t", "g", 0, protocol.Some(false))
 	// The last commit may have been made without its answer getting through.
 	if !ok || got < want || got > want+1 {

@@ -43,6 +43,7 @@ func (p *parts) table(more remoting.Table) remoting.Table {
 		protocol.SendMessageV2:    {Stream: send},
 		protocol.SendBatchMessage: {Stream: send},
 		protocol.PullMessage:      {Stream: pull},
+		protocol.LitePullMessage:  {Stream: pull},
 
 		protocol.QueryConsumerOffset:     {Handler: p.positions.committed, Inline: true},
 		protocol.UpdateConsumerOffset:    {Handler: p.positions.commit, Inline: true},

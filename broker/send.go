@@ -50,6 +50,7 @@ type owed struct {
 	oneWay  bool
 	first   int // index of the request's first message in the batch
 	count   int
+	bytes   int // of the records
 	queueID int32
 }
 
@@ -83,6 +84,7 @@ func (s *sendStream) stage(req *protocol.Command) error {
 		BornTimestamp: h.BornTimestamp, BornHost: s.born, StoreHost: s.storeHost,
 		ReconsumeTimes: h.ReconsumeTimes, Body: req.Body,
 	}
+	before := s.batch.Size()
 	if h.Batch {
 		o.first, o.count, err = s.stageBatch(queue, m)
 	} else {
@@ -91,6 +93,7 @@ func (s *sendStream) stage(req *protocol.Command) error {
 	if err != nil {
 		return err
 	}
+	o.bytes = s.batch.Size() - before
 	s.owed = append(s.owed, o)
 	return nil
 }
