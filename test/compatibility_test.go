@@ -41,7 +41,7 @@ var unsupported = map[string][]protocol.RequestCode{
 	"one topic or group a request":                                                 {18, 225},
 	"settings are in the configuration file, which is reloaded":                    {25, 318, 319},
 	"retention needs no request":                                                   {306, 316, 329},
-	"the queue is read by pulling":                                                 {321, 361},
+	"the queue is read by pulling":                                                 {321},
 	"there is no request-reply":                                                    {324, 325},
 	"there are no unit topics":                                                     {311, 312, 313},
 	"there is no replication":                                                      {43, 906, 907, 908, 905, 1007, 1008},

@@ -79,7 +79,6 @@ var differ = map[string]string{
 	"pull from no topic":        refusedPull,
 	"pull from no queue":        refusedPull,
 	"pull without subscription": refusedPull,
-	"lite pull":                 "code REQUEST_CODE_NOT_SUPPORTED, Apache's is SUCCESS",
 }
 
 const (
