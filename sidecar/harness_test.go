@@ -209,6 +209,16 @@ func (i *instance) backlog(upstream, topic string) float64 {
 	return i.metric(fmt.Sprintf("sluice_lane_backlog_messages{topic=%q,upstream=%q}", topic, upstream))
 }
 
+// drained waits until an upstream has accepted everything that was stored of a
+// topic. What is stored reaches the queues shortly after its acknowledgement.
+func (i *instance) drained(upstream, topic string) {
+	i.t.Helper()
+	end := i.spool.Stats().MaxOffset
+	await(i.t, "an empty backlog", func() bool {
+		return i.spool.Stats().DispatchedOffset >= end && i.backlog(upstream, topic) == 0
+	})
+}
+
 // local reads a local queue from its beginning to its end, as it is now.
 func (i *instance) local(topic string, queue int32) []message.Message {
 	i.t.Helper()

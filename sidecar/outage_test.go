@@ -78,7 +78,7 @@ func TestProducersDoNotFeelAnUpstreamThatIsAway(t *testing.T) {
 	}
 	s.mustLines("orders", "", bodies[350:]...)
 	up.rejudge(nil)
-	await(t, "an empty backlog", func() bool { return s.backlog("core", "orders") == 0 })
+	s.drained("core", "orders")
 	up.wantBodies(t, "orders/0", 50, bodies)
 	if n := s.metric(`sluice_lane_forwarded_messages_total{upstream="core"}`); n != 400 {
 		t.Errorf("metric says %g forwarded messages, want 400", n)
@@ -162,7 +162,7 @@ func TestEachUpstreamGetsAllAndWaitsForNoOther(t *testing.T) {
 	bodies := numbered("m", 30)
 	s.mustLines("orders", "", bodies...)
 	quick.has(t, "orders/0", 30)
-	await(t, "the quick one's backlog", func() bool { return s.backlog("quick", "orders") == 0 })
+	s.drained("quick", "orders")
 	if n := s.backlog("slow", "orders"); n != 30 {
 		t.Errorf("backlog of the slow upstream is %g, want 30", n)
 	}

@@ -235,9 +235,8 @@ func TestRealUpstreamsGetEverythingInOrder(t *testing.T) {
 	core.start()
 	jet.start()
 	produce(60)
-	for _, name := range []string{"core", "jet"} {
-		await(t, "an empty backlog of "+name, func() bool { return s.backlog(name, "orders") == 0 })
-	}
+	s.drained("core", "orders")
+	s.drained("jet", "orders")
 	checkCluster(t, core.read("orders"), sent)
 	checkStream(t, jet.read("EDGE"), sent)
 }
@@ -295,7 +294,7 @@ func TestBrokersRefusalsAreParked(t *testing.T) {
 	}
 	s := start(t, t.TempDir(), map[string]upstream.Sender{"core": sender}, oneQueue(10))
 	s.mustLines("orders", "", "a", strings.Repeat("x", 100<<10), "b")
-	await(t, "an empty backlog", func() bool { return s.backlog("core", "orders") == 0 })
+	s.drained("core", "orders")
 	var got []string
 	for _, queue := range core.read("orders") {
 		for _, m := range queue {

@@ -80,7 +80,7 @@ func killBroker(t *testing.T, flush string, kills, most int) {
 	t.Logf("ready on an empty store after %v", took.Round(time.Millisecond))
 	total := 0
 	for kill := range kills {
-		load := startLoad(t, l, s.broker, "")
+		load := startLoad(t, l, s.broker, "", nil)
 		load.await(l.more(1 + rand.IntN(most)))
 		s.child.kill()
 		load.end()
@@ -91,7 +91,7 @@ func killBroker(t *testing.T, flush string, kills, most int) {
 		name := fmt.Sprintf("kill %d", kill+1)
 		t.Logf("%s: ready after %v", name, took.Round(time.Millisecond))
 		s.routed()
-		now := l.check(t, name, readAll(t, name, s.broker))
+		now := l.check(t, name, readAll(t, name, s.broker, l.ends()))
 		if now < total {
 			t.Errorf("%s: %d messages are stored, there were %d before", name, now, total)
 		}
@@ -102,7 +102,7 @@ func killBroker(t *testing.T, flush string, kills, most int) {
 	s.child.stop()
 	took = s.start()
 	t.Logf("ready after a clean stop after %v", took.Round(time.Millisecond))
-	if now := l.check(t, "clean stop", readAll(t, "clean stop", s.broker)); now != total {
+	if now := l.check(t, "clean stop", readAll(t, "clean stop", s.broker, l.ends())); now != total {
 		t.Errorf("a clean stop changed the number of messages from %d to %d", total, now)
 	}
 	s.child.stop()

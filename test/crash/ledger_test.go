@@ -70,10 +70,15 @@ func (l *ledger) more(n int) <-chan struct{} {
 	return l.reached
 }
 
-func (l *ledger) count() int {
+// ends are the queues' ends as far as they are promised.
+func (l *ledger) ends() map[int32]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.acked)
+	ends := map[int32]int64{}
+	for at := range l.acked {
+		ends[at.queue] = max(ends[at.queue], at.offset+1)
+	}
+	return ends
 }
 
 // A record is a message that was read back.
@@ -125,6 +130,28 @@ func (l *ledger) check(t *testing.T, who string, stored contents) int {
 	t.Logf("%s: %d acknowledged, %d stored (%d of them without an answer), %d lost, %d doubles",
 		who, len(l.acked), total, total-len(l.acked), lost, doubles)
 	return total
+}
+
+// places tell where each acknowledged message is.
+func (l *ledger) places() map[string]place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	places := map[string]place{}
+	for at, key := range l.acked {
+		places[key] = at
+	}
+	return places
+}
+
+// places tell where each message is.
+func (c contents) places() map[string]place {
+	places := map[string]place{}
+	for queue, records := range c {
+		for _, r := range records {
+			places[r.key] = place{queue, r.offset}
+		}
+	}
+	return places
 }
 
 // newBody makes a body that tells whether it is whole:

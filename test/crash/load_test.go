@@ -33,13 +33,18 @@ type load struct {
 	group  sync.WaitGroup
 	failed chan struct{} // closed when a send was answered wrongly
 	fail   func()
+
+	// full is closed by the first send that is refused because the spool is at
+	// its limit. nil: none may be.
+	full chan struct{}
+	once sync.Once
 }
 
 // startLoad sends to a RocketMQ address and, where there is one, to an HTTP
-// address.
-func startLoad(t *testing.T, l *ledger, rocketmq, door string) *load {
+// address. full may be nil, see load.
+func startLoad(t *testing.T, l *ledger, rocketmq, door string, full chan struct{}) *load {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	w := &load{t: t, ledger: l, stop: cancel, failed: make(chan struct{})}
+	w := &load{t: t, ledger: l, stop: cancel, failed: make(chan struct{}), full: full}
 	w.fail = sync.OnceFunc(func() { close(w.failed) })
 	for range connections {
 		w.group.Go(func() { w.pipeline(ctx, rocketmq) })
@@ -77,6 +82,14 @@ func (w *load) wrong(err error) {
 	w.t.Error(err)
 	w.fail()
 	w.stop()
+}
+
+// refused notes that the spool is full, and tells whether it may be.
+func (w *load) refused() bool {
+	if w.full != nil {
+		w.once.Do(func() { close(w.full) })
+	}
+	return w.full != nil
 }
 
 // pipeline keeps many sends under way on one connection.
@@ -141,6 +154,9 @@ func (w *load) sendRequest() (keys []string, cmd *protocol.Command) {
 // answered enters an answer in the ledger.
 func (w *load) answered(keys []string, answer *protocol.Command) (ok bool) {
 	var h protocol.SendMessageResponse
+	if answer.ResponseCode() == protocol.ServiceNotAvailable && w.refused() {
+		return true
+	}
 	err := answer.Err()
 	if err == nil {
 		err = answer.DecodeHeader(&h)
@@ -175,6 +191,9 @@ func (w *load) posts(ctx context.Context, door string, batches bool) {
 		_ = resp.Body.Close()
 		if err != nil {
 			return
+		}
+		if resp.StatusCode == http.StatusInsufficientStorage && w.refused() {
+			continue
 		}
 		if resp.StatusCode != http.StatusOK {
 			err = fmt.Errorf("a post is answered %s %s", resp.Status, text)

@@ -27,3 +27,11 @@ func TestSidecarLoop(t *testing.T) {
 		})
 	}
 }
+
+func TestFullSidecarLoop(t *testing.T) {
+	kills := make([]victim, *killsFlag)
+	for i := range kills {
+		kills[i] = victim(rand.IntN(int(victims)))
+	}
+	killFullSidecar(t, kills, 3000)
+}

@@ -28,7 +28,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "sluice")
-	build := exec.Command("go", "build", "-o", binary, "github.com/sluicemq/sluice/cmd/sluice")
+	args := append(append([]string{"build"}, buildFlags...), "-o", binary, "github.com/sluicemq/sluice/cmd/sluice")
+	build := exec.Command("go", args...)
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the binary: %v\n%s", err, out)
 		return 1

@@ -58,6 +58,9 @@ func launch(t *testing.T, name, config string) *child {
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
 	<-c.ended
+	if text := c.logs.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
+		c.t.Errorf("%s said:\n%s", c.name, text)
+	}
 }
 
 // stop asks the child to end and demands that it does so cleanly.
@@ -98,7 +101,7 @@ func (c *child) ready(ask func(ctx context.Context) error) time.Duration {
 
 var errGone = errors.New("ended by itself")
 
-// eventually asks every few milliseconds until the answer is nil.
+// eventually asks every few milliseconds until the answer is nil, or time is up.
 func eventually(ask func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

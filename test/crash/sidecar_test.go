@@ -41,7 +41,7 @@ type edge struct {
 	child                  *child
 }
 
-func newEdge(t *testing.T, namesrv, flush string) *edge {
+func newEdge(t *testing.T, namesrv, flush, limit string) *edge {
 	t.Helper()
 	e := &edge{t: t, rocketmq: freeAddr(t), http: freeAddr(t)}
 	e.config = writeConfig(t, "sidecar", `
@@ -50,12 +50,12 @@ data: %s
 sidecar:
   flush: %s
   max_message: 256KiB
-  store: {segment: 1MiB, max_bytes: 1GiB}
+  store: {segment: 1MiB, max_bytes: %s}
   doors: {rocketmq: {listen: "%s"}, http: {listen: "%s"}}
   upstreams:
     up: {kind: rocketmq, namesrv: ["%s"], timeout: 5s, batch: {messages: 100}, backoff: {min: 20ms, max: 200ms}}
   lanes: [{topics: ["*"], upstream: up}]
-`, t.TempDir(), flush, e.rocketmq, e.http, namesrv)
+`, t.TempDir(), flush, limit, e.rocketmq, e.http, namesrv)
 	return e
 }
 
@@ -106,11 +106,11 @@ func (e *edge) drained() {
 func killSidecar(t *testing.T, flush string, kills []victim, most int) {
 	s, l := newServer(t, flush), newLedger()
 	s.start()
-	e := newEdge(t, s.namesrv, flush)
+	e := newEdge(t, s.namesrv, flush, "1GiB")
 	t.Logf("ready on an empty store after %v", e.start().Round(time.Millisecond))
 	for i, kill := range kills {
 		name := fmt.Sprintf("kill %d of %v", i+1, kill)
-		load := startLoad(t, l, e.rocketmq, e.http)
+		load := startLoad(t, l, e.rocketmq, e.http, nil)
 		load.await(l.more(1 + rand.IntN(most)))
 		if kill != theSidecar {
 			s.child.kill()
@@ -130,10 +130,10 @@ func killSidecar(t *testing.T, flush string, kills []victim, most int) {
 		if kill != theUpstream {
 			t.Logf("%s: ready after %v", name, e.start().Round(time.Millisecond))
 		}
-		local := readAll(t, name+": sidecar", e.rocketmq)
+		local := readAll(t, name+": sidecar", e.rocketmq, l.ends())
 		l.check(t, name+": sidecar", local)
 		e.drained()
-		checkForwarded(t, name+": upstream", local, readAll(t, name+": upstream", s.broker))
+		checkForwarded(t, name+": upstream", local.places(), true, readAll(t, name+": upstream", s.broker, nil))
 		if t.Failed() {
 			return
 		}
@@ -142,47 +142,93 @@ func killSidecar(t *testing.T, flush string, kills []victim, most int) {
 	s.child.stop()
 }
 
-// checkForwarded demands that the upstream has every message of each local
-// queue, in order once those that came again are dropped.
-func checkForwarded(t *testing.T, who string, local, upstream contents) {
+// checkForwarded demands that the upstream has every message of the places in the
+// sidecar's queues, and each queue in order, once those that came again are
+// dropped. whole says that there are no others.
+func checkForwarded(t *testing.T, who string, places map[string]place, whole bool, upstream contents) {
 	t.Helper()
-	places := map[string]place{}
-	for queue, records := range local {
-		for _, r := range records {
-			places[r.key] = place{queue, r.offset}
-		}
-	}
-	type got struct {
+	type progress struct {
 		upQueue int32
-		next    int64 // local offset that is due
+		next    int64 // least local offset that may come
 	}
-	progress := map[int32]got{} // by local queue
-	seen, doubles := map[string]bool{}, 0
+	local := map[int32]progress{}
+	seen, doubles, forwarded := map[string]bool{}, 0, 0
 	for upQueue, records := range upstream {
 		for i, r := range records {
 			at, known := places[r.key]
-			if r.offset != int64(i) || !known {
+			switch {
+			case r.offset != int64(i) || whole && !known:
 				t.Fatalf("%s: queue %d has %s at offset %d, where %d is due; known to the sidecar: %v", who, upQueue, r.key, r.offset, i, known)
-			}
-			if seen[r.key] {
+			case seen[r.key]:
 				doubles++
 				continue
 			}
 			seen[r.key] = true
-			p, begun := progress[at.queue]
+			if !known {
+				continue
+			}
+			forwarded++
+			p, begun := local[at.queue]
 			if begun && p.upQueue != upQueue {
 				t.Errorf("%s: local queue %d is spread over the queues %d and %d", who, at.queue, p.upQueue, upQueue)
 			}
-			if at.offset != p.next {
+			if at.offset < p.next || whole && at.offset > p.next {
 				t.Fatalf("%s: local queue %d: offset %d came where %d is due", who, at.queue, at.offset, p.next)
 			}
-			progress[at.queue] = got{upQueue, at.offset + 1}
+			local[at.queue] = progress{upQueue, at.offset + 1}
 		}
 	}
-	for queue, records := range local {
-		if next := progress[queue].next; next != int64(len(records)) {
-			t.Errorf("%s: local queue %d is forwarded up to %d of %d", who, queue, next, len(records))
+	if forwarded != len(places) {
+		t.Errorf("%s: %d messages are lost", who, len(places)-forwarded)
+	}
+	t.Logf("%s: %d messages of %d, and %d doubles", who, forwarded, len(places), doubles)
+}
+
+// TestFullSidecarDeletesOnlyWhatIsForwarded kills a sidecar whose spool is so
+// small that it deletes all the time, and is at its limit while the upstream is
+// away.
+func TestFullSidecarDeletesOnlyWhatIsForwarded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts and kills processes")
+	}
+	t.Parallel()
+	killFullSidecar(t, []victim{theSidecar, theUpstream, both, theSidecar}, 3000)
+}
+
+func killFullSidecar(t *testing.T, kills []victim, most int) {
+	s, l := newServer(t, "async"), newLedger()
+	s.start()
+	e := newEdge(t, s.namesrv, "sync", "4MiB")
+	e.start()
+	for i, kill := range kills {
+		name := fmt.Sprintf("kill %d of %v", i+1, kill)
+		full := make(chan struct{})
+		load := startLoad(t, l, e.rocketmq, e.http, full)
+		load.await(l.more(1 + rand.IntN(most)))
+		if kill != theSidecar {
+			s.child.kill()
+			load.await(full)
+		}
+		if kill == theUpstream {
+			s.start()
+			load.await(l.more(200)) // taken again once there is room
+		}
+		if kill != theUpstream {
+			e.child.kill()
+		}
+		load.end()
+		if kill == both {
+			s.start()
+		}
+		if kill != theUpstream {
+			t.Logf("%s: ready after %v", name, e.start().Round(time.Millisecond))
+		}
+		e.drained()
+		checkForwarded(t, name, l.places(), false, readAll(t, name, s.broker, nil))
+		if t.Failed() {
+			return
 		}
 	}
-	t.Logf("%s: %d messages of %d, and %d doubles", who, len(seen), len(places), doubles)
+	e.child.stop()
+	s.child.stop()
 }

@@ -1,0 +1,6 @@
+//go:build !race
+
+package crash
+
+// buildFlags give the binary the race detector where the tests have it.
+var buildFlags []string
