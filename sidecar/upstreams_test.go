@@ -271,7 +271,8 @@ func checkStream(t *testing.T, stored []*jetstream.RawStreamMsg, sent sentOrder)
 	t.Helper()
 	got := map[int32][]sentMessage{}
 	for _, m := range stored {
-		queue, err := strconv.Atoi(m.Header.Get(upstream.HeaderQueueID))
+		local, _, _ := strings.Cut(m.Header.Get(upstream.HeaderOrigin), "/")
+		queue, err := strconv.Atoi(local)
 		if err != nil || m.Subject != "edge.orders" {
 			t.Fatalf("stream: message %d has subject %q and headers %v", m.Sequence, m.Subject, m.Header)
 		}

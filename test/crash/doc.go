@@ -5,5 +5,5 @@
 // The normal test run has a few kills of each role in each flush mode; with the
 // build tag crash there is a loop of as many as asked for:
 //
-//	go test -tags crash -run Loop -kills 200 ./test/crash
+//	go test ./test/crash -tags crash -timeout 1h -run Loop -kills 200
 package crash
