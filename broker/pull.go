@@ -115,8 +115,11 @@ func (s *pullStream) check(req *protocol.Command) (pull, error) {
 		return p, protocol.Errorf(protocol.InvalidParameter, "queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]",
 			h.QueueID, h.Topic, topic.ReadQueueNums)
 	}
-	if p.filter, err = s.subscription(h); err != nil {
+	if p.filter, err = s.subscription(h, group); err != nil {
 		return p, err
+	}
+	if s.groups.ReadForbidden(group.Name, topic.Name) {
+		return p, protocol.Errorf(protocol.NoPermission, "the consumer group[%s] is forbidden for topic[%s]", group.Name, topic.Name)
 	}
 	if strings.HasPrefix(topic.Name, message.RetryPrefix) {
 		p.filter = nil // what a group failed to consume is its own, whatever the tag
@@ -137,7 +140,7 @@ func (s *pullStream) check(req *protocol.Command) (pull, error) {
 
 // subscription finds what the consumer wants: the expression that the request
 // carries, else the one that the group's heartbeats gave.
-func (s *pullStream) subscription(h *protocol.PullMessageRequest) (spool.Filter, error) {
+func (s *pullStream) subscription(h *protocol.PullMessageRequest, group *groups.Group) (spool.Filter, error) {
 	if h.SysFlag&protocol.PullSubscription != 0 {
 		if !tagExpression(h.ExpressionType) {
 			return nil, errNoSQL
@@ -147,6 +150,9 @@ func (s *pullStream) subscription(h *protocol.PullMessageRequest) (spool.Filter,
 	members, ok := s.clients.GroupBytes(h.ConsumerGroup)
 	if !ok {
 		return nil, protocol.Errorf(protocol.SubscriptionNotExist, "the consumer's group info not exist, group: %s", h.ConsumerGroup)
+	}
+	if members.MessageModel == protocol.Broadcasting && !group.ConsumeBroadcastEnable {
+		return nil, protocol.Errorf(protocol.NoPermission, "the consumer group[%s] can not consume by broadcast way", group.Name)
 	}
 	sub, ok := members.SubscriptionBytes(h.Topic)
 	if !ok {

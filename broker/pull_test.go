@@ -2,6 +2,8 @@ package broker
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -324,5 +326,40 @@ func TestPullCommitsOffset(t *testing.T) {
 	e.await(held)
 	if got, _ := e.committed("t", "g", 0, protocol.Some(false)); got != 9 {
 		t.Errorf("committed: %d, want 9", got)
+	}
+}
+
+// TestForbiddenConsumers: a table taken over from Apache's broker may keep a
+// group from a topic, or from broadcasting.
+func TestForbiddenConsumers(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "config"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	table := `{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1},"forbiddenTable":{"g":{"secret":4,"t":2}},
+		"subscriptionGroupTable":{"g":{"groupName":"g","consumeBroadcastEnable":false}}}`
+	if err := os.WriteFile(filepath.Join(dir, "config", "subscriptionGroup.json"), []byte(table), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	e := start(t, dir, nil)
+	e.createTopic("secret", 1)
+	e.createTopic("t", 1)
+	if got := e.pull(pullHeader("secret", 0, 0, "*", time.Hour)); got.code != protocol.NoPermission {
+		t.Errorf("forbidden topic: code %d", got.code)
+	}
+	if got := e.pull(pullHeader("t", 0, 0, "*", 0)); got.code != protocol.PullNotFound {
+		t.Errorf("other topic: code %d", got.code)
+	}
+	bare := pullHeader("t", 0, 0, "", 0)
+	bare.SysFlag = 0
+	for model, want := range map[protocol.MessageModel]protocol.ResponseCode{
+		protocol.Clustering: protocol.PullNotFound, protocol.Broadcasting: protocol.NoPermission,
+	} {
+		e.want(e.beat(protocol.HeartbeatData{ClientID: "c", ConsumerDataSet: []protocol.ConsumerData{{
+			GroupName: "g", MessageModel: model, SubscriptionDataSet: []protocol.SubscriptionData{{Topic: "t", SubString: "*"}},
+		}}}), protocol.Success)
+		if got := e.pull(bare); got.code != want {
+			t.Errorf("%s: code %d, want %d", model, got.code, want)
+		}
 	}
 }

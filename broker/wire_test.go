@@ -101,7 +101,7 @@ func TestMixedBurst(t *testing.T) {
 			{protocol.NewRequest(31999, nil, []byte(name)), protocol.RequestCodeNotSupported},
 			{protocol.NewRequest(protocol.PullMessage, pullHeader("none", 0, 0, "*", time.Hour), nil), protocol.TopicNotExist},
 			{protocol.NewRequest(protocol.GetMaxOffset, &protocol.GetMaxOffsetRequest{Topic: "t"}, nil), protocol.Success},
-			{protocol.NewRequest(protocol.GetBrokerRuntimeInfo, nil, nil), protocol.Success},
+			{protocol.NewRequest(protocol.UnregisterClient, &protocol.UnregisterClientRequest{ClientID: "c"}, nil), protocol.Success},
 		} {
 			c.req.Coding = coding
 			b.add(c.req, c.want)
