@@ -2,6 +2,8 @@ package sidecar
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,20 +13,20 @@ import (
 // back only when messages come in and processor time is short.
 func TestLanesRestOnlyWhileProducersArePressed(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		sending bool
-		delay   time.Duration
-		rest    time.Duration
+		name     string
+		sending  bool
+		pressure float64
+		rest     time.Duration
 	}{
 		{"idle", false, 0, 0},
-		{"busy host, no producer", false, time.Second, 0},
-		{"producer, free processors", true, pressedDelay - 1, 0},
-		{"producer, busy host", true, pressedDelay, 90 * time.Millisecond},
+		{"busy host, no producer", false, 1, 0},
+		{"producer, free processors", true, pressedShare - 0.01, 0},
+		{"producer, busy host", true, pressedShare, 190 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				accepted := int64(0)
-				p := &pacer{accepted: func() int64 { return accepted }, delay: func() time.Duration { return c.delay }}
+				p := &pacer{accepted: func() int64 { return accepted }, pressure: func() float64 { return c.pressure }}
 				p.look()
 				if c.sending {
 					accepted++
@@ -79,6 +81,37 @@ func TestRunWaitIsReadable(t *testing.T) {
 	if total := sum(w.before); total == 0 {
 		t.Error("the runtime reports no scheduling latencies under this name any more")
 	}
+}
+
+// TestStallMeterReadsTheKernelsFigures follows a file of the kernel's shape, and
+// one that is not.
+func TestStallMeterReadsTheKernelsFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "cpu")
+		write := func(text string) {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := &stallMeter{path: path, at: time.Now()}
+		read := func(text string) float64 {
+			write(text)
+			time.Sleep(100 * time.Millisecond) // the bubble's clock
+			return m.share()
+		}
+		const rest = "\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+		if got := read("some avg10=1.00 avg60=1.00 avg300=1.00 total=5000000" + rest); got != 0 {
+			t.Errorf("first reading gives %v", got)
+		}
+		if got := read("some avg10=1.00 avg60=1.00 avg300=1.00 total=5050000" + rest); got != 0.5 {
+			t.Errorf("50 of 100 ms give %v", got)
+		}
+		for _, text := range []string{"", "full total=3", "some total=x", "some avg10=0"} {
+			if got := read(text); got != 0 {
+				t.Errorf("%q gives %v", text, got)
+			}
+		}
+	})
 }
 
 func sum(counts []uint64) (n uint64) {
