@@ -121,7 +121,13 @@ type cluster struct {
 // startApache starts Apache's name server and broker with small files.
 func startApache(t *testing.T) *cluster {
 	t.Helper()
-	dir := t.TempDir()
+	return startApacheAt(t, t.TempDir())
+}
+
+// startApacheAt starts them in dir; the store is dir/broker/store. It has the
+// file sizes of startSluiceCluster's.
+func startApacheAt(t *testing.T, dir string) *cluster {
+	t.Helper()
 	port := freePorts(t, 5)
 	namesrv := loopback(port)
 	ns := start(t, "apache-namesrv", dir, nil, program(t, java), "namesrv", filepath.Join(dir, "namesrv"), fmt.Sprint(port))
@@ -132,7 +138,7 @@ func startApache(t *testing.T) *cluster {
 	c.restart = func(t *testing.T) *process {
 		t.Helper()
 		b := start(t, "apache-broker", dir, nil, program(t, java), "broker", filepath.Join(dir, "broker"), fmt.Sprint(port+3), namesrv,
-			"mappedFileSizeCommitLog=67108864", "mappedFileSizeConsumeQueue=600000", "maxIndexNum=400000", "maxHashSlotNum=100000",
+			"mappedFileSizeCommitLog=67108864", "mappedFileSizeConsumeQueue=6000000", "maxIndexNum=400000", "maxHashSlotNum=100000",
 			"mappedFileSizeTimerLog=1048576", "waitTimeMillsInSendQueue=2000")
 		if err := b.awaitText(bootTime, "boot success"); err != nil {
 			t.Fatal(err)
@@ -149,7 +155,12 @@ func startApache(t *testing.T) *cluster {
 // that the broker can be killed alone.
 func startSluiceCluster(t *testing.T) *cluster {
 	t.Helper()
-	dir := t.TempDir()
+	return startSluiceAt(t, t.TempDir())
+}
+
+// startSluiceAt starts them in dir; the store is dir/broker/broker.
+func startSluiceAt(t *testing.T, dir string) *cluster {
+	t.Helper()
 	namesrv, broker := loopback(freePorts(t, 1)), loopback(freePorts(t, 1))
 	start(t, "sluice-namesrv", dir, nil, program(t, sluice), "run", "-c", writeConfig(t, dir, "namesrv.yaml", fmt.Sprintf(`
 roles: [namesrv]

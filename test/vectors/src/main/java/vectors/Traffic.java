@@ -106,6 +106,19 @@ public final class Traffic {
         steps.step("send a compressed body", () -> p.send(new Message(prefix + "Plain", bytes("0123456789abcdef".repeat(320)))));
         steps.step("send a batch", () -> p.send(Arrays.asList(new Message(prefix + "Batch", "TagA", "b-1", bytes("first")),
             new Message(prefix + "Batch", "TagB", "b-2", bytes("second")), new Message(prefix + "Batch", bytes("third")))));
+        steps.step("send in other ways", () -> produceMore(p));
+        steps.step("offsets by producer", () -> {
+            MessageQueue q = tagged.getMessageQueue();
+            p.maxOffset(q);
+            p.minOffset(q);
+            p.searchOffset(q, System.currentTimeMillis() - 60_000);
+            p.earliestMsgStoreTime(q);
+        });
+        steps.step("view by offset id", () -> p.viewMessage(prefix + "Plain", tagged.getOffsetMsgId()));
+        steps.step("query by key", () -> p.queryMessage(prefix + "Plain", "key-1", 8, 0, System.currentTimeMillis() + 60_000));
+    }
+
+    private void produceMore(DefaultMQProducer p) {
         steps.step("send by key", () -> {
             for (int i = 0; i < 8; i++) {
                 Message m = new Message(prefix + "Ordered", bytes("ordered " + i));
@@ -125,15 +138,6 @@ public final class Traffic {
                 System.out.println("refused: " + expected.getMessage().split("\n")[0]);
             }
         });
-        steps.step("offsets by producer", () -> {
-            MessageQueue q = tagged.getMessageQueue();
-            p.maxOffset(q);
-            p.minOffset(q);
-            p.searchOffset(q, System.currentTimeMillis() - 60_000);
-            p.earliestMsgStoreTime(q);
-        });
-        steps.step("view by offset id", () -> p.viewMessage(prefix + "Plain", tagged.getOffsetMsgId()));
-        steps.step("query by key", () -> p.queryMessage(prefix + "Plain", "key-1", 8, 0, System.currentTimeMillis() + 60_000));
     }
 
     private DefaultMQPushConsumer consumer(String group, String instance) {
