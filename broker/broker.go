@@ -185,5 +185,10 @@ func (b *Broker) Totals() Totals { return b.counters.Totals() }
 
 // Put stores messages for a door other than remoting; see putter.put.
 func (b *Broker) Put(ctx context.Context, topic string, from netip.AddrPort, messages []message.Message) ([]PutResult, error) {
-	return b.putter.put(ctx, topic, from, messages)
+	return b.putter.put(ctx, topic, from, messages, false)
+}
+
+// PutReserved is Put for what must be stored so that a full store can be emptied.
+func (b *Broker) PutReserved(ctx context.Context, topic string, from netip.AddrPort, messages []message.Message) ([]PutResult, error) {
+	return b.putter.put(ctx, topic, from, messages, true)
 }

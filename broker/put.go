@@ -29,10 +29,14 @@ type putter struct {
 // are durable; when it returns an error with a code that refuses (13, 16, 17, 29)
 // none was taken; any other error leaves their fate unknown, and sending them
 // again with the same unique keys is right. Messages with a negative QueueID go
-// together to a queue that the engine chooses.
-func (p *putter) put(ctx context.Context, topicName string, from netip.AddrPort, messages []message.Message) ([]PutResult, error) {
+// together to a queue that the engine chooses. reserve lets them into a store
+// that is at its limit.
+func (p *putter) put(ctx context.Context, topicName string, from netip.AddrPort, messages []message.Message, reserve bool) ([]PutResult, error) {
 	batch := p.batches.Get().(*spool.Batch)
 	defer func() { batch.Reset(); p.batches.Put(batch) }()
+	if reserve {
+		batch.UseReserve()
+	}
 	results := make([]PutResult, len(messages))
 	chosen := int32(-1)
 	for i := range messages {

@@ -263,3 +263,36 @@ func TestDeletedTopicStartsAnew(t *testing.T) {
 	}
 	t.Errorf("the new lane has no durable cursor: %+v", s.spool.Cursors())
 }
+
+// TestParkingGoesOnInAFullSpool fills the spool while the upstream is away. The
+// first message that it then refuses for good must not hold up the rest: a full
+// spool drains in no other way. It happens three times, so the room for it must
+// be there again.
+func TestParkingGoesOnInAFullSpool(t *testing.T) {
+	const segment, limit = 64 << 10, 192 << 10
+	up := newScript(down)
+	s := start(t, t.TempDir(), map[string]upstream.Sender{"core": up}, func(o *setup) {
+		oneQueue(5)(o)
+		o.Spool.SegmentBytes, o.Spool.MaxBytes, o.Spool.MaxMessageBytes = segment, limit, 32<<10
+	})
+	stored := 0
+	for round := range 3 {
+		bad := int64(stored)
+		stored += s.fill("orders", 4<<10)
+		up.rejudge(func(_ int, _ string, batch []message.Message) verdict {
+			if batch[0].QueueOffset == bad {
+				return verdict{err: &upstream.RejectedError{Reason: "never"}}
+			}
+			return take(len(batch))
+		})
+		up.has(t, "orders/0", stored-round-1)
+		// Those of earlier rounds may have made room already.
+		parked := s.spool.Queue("%DLQ%SLUICE_core", 0)
+		await(t, "the parked message", func() bool { return parked.Max() == int64(round+1) })
+		if used := s.spool.Stats().Bytes; used > limit+segment {
+			t.Errorf("round %d: the spool takes %d bytes, more than one segment beyond its limit", round, used)
+		}
+		await(t, "a spool that takes messages again", func() bool { return s.spool.Writable() == nil })
+		up.rejudge(down)
+	}
+}

@@ -89,7 +89,7 @@ func New(o Options, sp *spool.Spool) (*Sidecar, error) {
 	}
 	s.engine = engine
 	door.topics, door.address, door.ensure = engine.Topics(), engine.Advertised, queues.ensure(engine.Topics())
-	s.lanes.park = parker(engine.Put)
+	s.lanes.park = parker(engine.PutReserved)
 	s.lanes.pace = newPacer(func() int64 { return engine.Totals().Stored })
 	if o.HTTP.Listen != "" {
 		shown := &metrics{spool: sp, lanes: s.lanes, counters: engine.Totals}
@@ -159,7 +159,8 @@ func (s *Sidecar) HTTPAddr() string {
 const parkedPrefix = message.DeadLetterPrefix + "SLUICE_"
 
 // parker stores a message that an upstream refuses for good in the upstream's
-// local dead-letter topic, with where it came from and why it was refused.
+// local dead-letter topic, with where it came from and why it was refused. It may
+// use the store's reserve: a full store drains only past such a message.
 func parker(put putFunc) func(context.Context, string, *message.Message, string) error {
 	return func(ctx context.Context, upstream string, m *message.Message, reason string) error {
 		parked := message.Message{Flag: m.Flag, SysFlag: m.SysFlag, BornTimestamp: m.BornTimestamp, QueueID: 0, Body: m.Body}

@@ -42,7 +42,7 @@ func (s *Spool) Append(b *Batch) error {
 }
 
 func (s *Spool) appendLocked(b *Batch) error {
-	if err := s.gate.err(); err != nil {
+	if err := s.refusal(b.reserve); err != nil {
 		b.fail(0, len(b.entries), err)
 		return err
 	}
@@ -64,11 +64,26 @@ func (s *Spool) appendLocked(b *Batch) error {
 	return first
 }
 
+// refusal is why no message is taken, or nil. The limit does not stop those that
+// may use the reserve.
+func (s *Spool) refusal(reserve bool) error {
+	err := s.gate.err()
+	if err == nil || !reserve {
+		return err
+	}
+	for kind := range refuseLimit { // the graver ones
+		if err := s.gate.reason(kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // appendRun stores the entries from i on that fit into one segment, and
 // returns the end of those it stored or failed to store.
 func (s *Spool) appendRun(b *Batch, i int) (end int, err error) {
 	if end = s.run(b, i); end == i { // the group at i does not fit here
-		if err := s.roll(); err != nil {
+		if err := s.roll(b.reserve); err != nil {
 			return b.groupEnd(i), err
 		}
 		end = s.run(b, i)
@@ -151,8 +166,8 @@ func (s *Spool) writeRun(b *Batch, i, end int) error {
 // roll ends the segment with a blank record and goes to the next one.
 //
 //	| records | totalSize 4 = bytes to the end | magic 4 | old bytes |
-func (s *Spool) roll() error {
-	if err := s.ensureNext(); err != nil {
+func (s *Spool) roll(reserve bool) error {
+	if err := s.ensureNext(reserve); err != nil {
 		return err
 	}
 	var blank [cutLen]byte

@@ -29,6 +29,7 @@ type Batch struct {
 	entries []entry
 	groups  int32
 	end     int64
+	reserve bool
 }
 
 type entry struct {
@@ -51,8 +52,13 @@ type Result struct {
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
 	clear(b.entries)
-	b.buf, b.entries, b.groups, b.end = b.buf[:0], b.entries[:0], 0, 0
+	b.buf, b.entries, b.groups, b.end, b.reserve = b.buf[:0], b.entries[:0], 0, 0, false
 }
+
+// UseReserve lets the batch's messages in where MaxBytes refuses others, up to
+// one segment beyond it: for what must be stored so that a full store can be
+// emptied. Reset takes the permission back.
+func (b *Batch) UseReserve() { b.reserve = true }
 
 // Len is the number of messages added.
 func (b *Batch) Len() int { return len(b.entries) }

@@ -21,22 +21,26 @@ const (
 
 // ensureNext makes sure that there is a segment to go on to. When the limit
 // allows no further file, the oldest segment makes room; when that may not go,
-// the error is ErrFull and says who holds it.
-func (s *Spool) ensureNext() error {
+// the error is ErrFull and says who holds it. reserve allows one file more.
+func (s *Spool) ensureNext(reserve bool) error {
 	if s.seq.Ready() {
 		return nil
 	}
 	s.retireMu.Lock()
 	defer s.retireMu.Unlock()
-	if ready, err := s.seq.Prepare(true); ready || err != nil {
+	if ready, err := s.reuse(); ready || err != nil {
 		return err
 	}
-	for s.overLimit(1) {
+	further := 1
+	if reserve {
+		further = 0
+	}
+	for s.overLimit(further) {
 		if err := s.retireOldest(); err != nil {
 			s.refuse(refuseLimit, err)
 			return err
 		}
-		if ready, err := s.seq.Prepare(true); ready || err != nil {
+		if ready, err := s.reuse(); ready || err != nil {
 			return err
 		}
 	}
@@ -44,6 +48,15 @@ func (s *Spool) ensureNext() error {
 		return s.writeError(err)
 	}
 	return nil
+}
+
+// reuse makes the retired file ready, if there is one. The file that the reserve
+// added goes instead, so that the reserve is there again.
+func (s *Spool) reuse() (ready bool, err error) {
+	if s.overLimit(0) {
+		return false, s.seq.DropSpare()
+	}
+	return s.seq.Prepare(true)
 }
 
 // overLimit tells whether more further files would exceed MaxBytes.
@@ -77,7 +90,7 @@ func (s *Spool) runPrepare(ctx context.Context) error {
 	failing := false
 	for {
 		if s.wantsNext() && !s.seq.Ready() && s.gate.err() == nil {
-			if err := s.ensureNext(); err != nil && !errors.Is(err, ErrFull) {
+			if err := s.ensureNext(false); err != nil && !errors.Is(err, ErrFull) {
 				s.log.Error("prepare segment", "err", err)
 			}
 		}

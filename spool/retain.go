@@ -38,7 +38,7 @@ func (s *Spool) runRetain(ctx context.Context) error {
 func (s *Spool) retain() {
 	s.retireExpired()
 	s.probeDisk()
-	if s.gate.reason(refuseLimit) != nil && s.ensureNext() == nil {
+	if s.gate.reason(refuseLimit) != nil && s.ensureNext(false) == nil {
 		s.refuse(refuseLimit, nil)
 	}
 	s.correctMins()
