@@ -11,21 +11,23 @@ import (
 
 	"github.com/sluicemq/sluice/protocol"
 	"github.com/sluicemq/sluice/spool"
+	"github.com/sluicemq/sluice/spool/segment/faultfs"
 )
 
 // TestBusyRequestsAreTurnedAway (fault F50): operator requests that pile up
 // behind a slow disk are refused with code 2 at once, and everything else goes
 // on meanwhile.
 func TestBusyRequestsAreTurnedAway(t *testing.T) {
-	disk := newFaultyFS()
-	e := start(t, t.TempDir(), func(o *Options, _ *spool.Options) { o.FS = disk })
+	dir := t.TempDir()
+	disk, _ := faultyDisk(t, dir)
+	e := start(t, dir, func(o *Options, _ *spool.Options) { o.FS = disk })
 	// Not by request 17: its place might not be free again when the test begins.
 	e.mustSend("t", 0, "", "x")
 	slow := make(chan struct{})
 	release := sync.OnceFunc(func() { close(slow) })
 	defer release()
-	disk.set(func(op, name string) error {
-		if op == "write" && strings.HasPrefix(filepath.Base(name), "topics.json") {
+	disk.SetHook(func(op faultfs.Op) *faultfs.Fault {
+		if op.Kind == faultfs.Write && strings.HasPrefix(filepath.Base(op.Name), "topics.json") {
 			<-slow
 		}
 		return nil

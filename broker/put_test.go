@@ -10,6 +10,7 @@ import (
 	"github.com/sluicemq/sluice/protocol"
 	"github.com/sluicemq/sluice/protocol/message"
 	"github.com/sluicemq/sluice/spool"
+	"github.com/sluicemq/sluice/spool/segment/faultfs"
 )
 
 var somewhere = netip.MustParseAddrPort("192.0.2.1:4711")
@@ -70,21 +71,16 @@ func TestPutRefusals(t *testing.T) {
 // TestPutThatCannotWait: a caller that gives up learns that the fate of its
 // messages is open.
 func TestPutThatCannotWait(t *testing.T) {
-	disk := newFaultyFS()
-	e := start(t, t.TempDir(), onFaultyDisk(disk))
+	dir := t.TempDir()
+	disk, onDisk := faultyDisk(t, dir)
+	e := start(t, dir, onDisk)
 	e.createTopic("t", 1)
 	flush := make(chan struct{})
 	release := sync.OnceFunc(func() { close(flush) })
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	disk.set(func(op, name string) error {
-		if op == "sync" && inLog(name) {
-			cancel()
-			<-flush
-		}
-		return nil
-	})
+	disk.SetHook(onLog(faultfs.Sync, func(faultfs.Op) error { cancel(); <-flush; return nil }))
 	// The first caller may find itself doing the flush; the second waits for it.
 	first := make(chan error, 1)
 	go func() {
