@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/semaphore"
 )
 
 // A flight is the messages of one Send: which of them are under way, and what
@@ -13,11 +12,10 @@ import (
 //	batch   0 ─────────── accepted ───────────── published ───────── len
 //	         stored, all    some answered, some not   not published yet
 type flight struct {
-	stream string              // that must store the messages; empty: any
-	window *semaphore.Weighted // that the messages under way are counted in
-	chunk  int                 // answered messages leave the window so many at once
+	stream string // that must store the messages; empty: any
+	chunk  int    // answered messages leave the window so many at once
 
-	acquired  int // room in the window; the sender's own
+	acquired  int // room in the connection's window; the sender's own
 	outcomes  []outcome
 	published int
 	answered  int
@@ -38,9 +36,9 @@ const (
 	notStored
 )
 
-func newFlight(messages int, stream string, window *semaphore.Weighted, chunk int) *flight {
+func newFlight(messages int, stream string, chunk int) *flight {
 	return &flight{
-		stream: stream, window: window, chunk: chunk,
+		stream: stream, chunk: chunk,
 		outcomes: make([]outcome, messages), landed: make(chan struct{}, 1),
 	}
 }

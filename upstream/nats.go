@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/sluicemq/sluice/protocol/message"
 )
@@ -40,7 +39,10 @@ type NATSOptions struct {
 	// '_'.
 	Subject string
 
-	MaxPending int           // messages without acknowledgement at once; default 4096
+	// MaxPending is the most messages without acknowledgement at once; default 4096.
+	// On a connection to a near server fewer are, see nearWindow.
+	MaxPending int
+
 	AckTimeout time.Duration // of one message; default 10 s
 
 	// ReconnectWait is the pause between attempts to connect, to which up to the
@@ -117,10 +119,8 @@ type NATS struct {
 	o      NATSOptions
 	logger *slog.Logger
 
-	conn   atomic.Pointer[natsConn] // nil while there is none
-	down   atomic.Pointer[error]    // why there is none
-	window *semaphore.Weighted      // messages without acknowledgement
-	chunk  int                      // of the window, taken at once
+	conn atomic.Pointer[natsConn] // nil while there is none
+	down atomic.Pointer[error]    // why there is none
 
 	encoders sync.Pool // of *encoder
 
@@ -139,10 +139,7 @@ func NewNATS(o NATSOptions) (*NATS, error) {
 		return nil, fmt.Errorf("nats upstream: %w", err)
 	}
 	s := &NATS{
-		o: o, logger: o.Logger,
-		window:    semaphore.NewWeighted(int64(o.MaxPending)),
-		chunk:     min(max(o.MaxPending/4, 1), 64),
-		uncertain: make(map[laneKey]int),
+		o: o, logger: o.Logger, uncertain: make(map[laneKey]int),
 	}
 	s.encoders.New = func() any { return s.newEncoder() }
 	s.down.Store(&errNotRunning)
@@ -190,7 +187,7 @@ func (s *NATS) Run(ctx context.Context) error {
 func (s *NATS) serve(ctx context.Context, nc *nats.Conn) error {
 	defer nc.Close()
 	s.logger.Info("nats connected", "server", nc.ConnectedUrlRedacted())
-	c, err := newNATSConn(nc)
+	c, err := newNATSConn(nc, s.o.MaxPending)
 	if err != nil {
 		return err
 	}

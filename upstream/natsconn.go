@@ -1,12 +1,16 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/semaphore"
 )
 
 // A natsConn is one connection, from its making to its end, and what has been
@@ -24,6 +28,13 @@ type natsConn struct {
 	nc     *nats.Conn
 	inbox  string // reply subjects without the slot's number
 	closed chan struct{}
+
+	// alive ends with the connection, so that nobody waits for room on it.
+	alive context.Context
+	kill  context.CancelCauseFunc
+
+	window *semaphore.Weighted // messages under way
+	chunk  int                 // of the window, taken at once
 
 	// missing is why the stream to create is not there yet; nil: it is, or none
 	// is to be created.
@@ -45,8 +56,9 @@ type slot struct {
 }
 
 // newNATSConn listens for answers on nc.
-func newNATSConn(nc *nats.Conn) (*natsConn, error) {
+func newNATSConn(nc *nats.Conn, maxPending int) (*natsConn, error) {
 	c := &natsConn{nc: nc, inbox: nc.NewInbox() + ".", closed: make(chan struct{}), slots: make(map[uint32]*slot)}
+	c.alive, c.kill = context.WithCancelCause(context.Background())
 	nc.SetClosedHandler(func(*nats.Conn) { close(c.closed) })
 	answers, err := nc.Subscribe(c.inbox+"*", c.receive)
 	if err != nil {
@@ -56,7 +68,39 @@ func newNATSConn(nc *nats.Conn) (*natsConn, error) {
 	if err := answers.SetPendingLimits(-1, -1); err != nil {
 		return nil, fmt.Errorf("subscribe to answers: %w", err)
 	}
+	size, err := windowFor(nc, maxPending)
+	if err != nil {
+		return nil, err
+	}
+	c.window, c.chunk = semaphore.NewWeighted(int64(size)), min(max(size/8, 1), 64)
 	return c, nil
+}
+
+// A server remembers the way of some 500 reply subjects, so this many slots spare
+// it a search for each acknowledgement. They keep it busy while answers need no more
+// than nearRoundTrip, and a farther server gets more in proportion.
+const (
+	nearWindow    = 480
+	nearRoundTrip = 2 * time.Millisecond
+)
+
+// windowFor is how many messages should be under way on a connection: the
+// shortest of a few round trips decides, as a busy host delays single ones.
+func windowFor(nc *nats.Conn, maxPending int) (int, error) {
+	shortest := time.Duration(math.MaxInt64)
+	for range 3 {
+		took, err := nc.RTT()
+		if err != nil {
+			return 0, fmt.Errorf("measure a round trip: %w", err)
+		}
+		shortest = min(shortest, took)
+	}
+	return windowOf(shortest, maxPending), nil
+}
+
+func windowOf(roundTrip time.Duration, maxPending int) int {
+	near := max(float64(roundTrip)/float64(nearRoundTrip), 1)
+	return int(min(nearWindow*near, float64(maxPending)))
 }
 
 // broken is why the connection is closed.
@@ -72,6 +116,7 @@ func (c *natsConn) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = err
+	c.kill(err)
 	for _, s := range c.slots {
 		if s.flight != nil {
 			s.flight.end(err)
@@ -128,6 +173,6 @@ func (c *natsConn) receive(m *nats.Msg) {
 	free := f.answer(index, m)
 	c.mu.Unlock()
 	if free > 0 {
-		f.window.Release(int64(free))
+		c.window.Release(int64(free))
 	}
 }

@@ -35,14 +35,14 @@ func (s *NATS) Send(ctx context.Context, topic string, queue int, batch []messag
 	if err != nil {
 		return 0, err
 	}
-	f := newFlight(len(batch), s.o.Stream, s.window, s.chunk)
+	f := newFlight(len(batch), s.o.Stream, c.chunk)
 	subject := s.subject(topic, queue)
 	refused := s.publish(ctx, c, f, subject, topic, queue, batch)
 	late := s.land(ctx, c, f)
 
 	c.mu.Lock()
 	c.drop(f)
-	s.window.Release(int64(f.acquired - f.released))
+	c.window.Release(int64(f.acquired - f.released))
 	accepted = f.accepted()
 	failed := f.reason(accepted, refused, late)
 	c.mu.Unlock()
@@ -61,10 +61,10 @@ func (s *NATS) publish(ctx context.Context, c *natsConn, f *flight, subject, top
 	e := s.encoders.Get().(*encoder)
 	defer s.encoders.Put(e)
 	e.begin(subject, topic, queue)
-	slots := make([]*slot, 0, s.chunk)
+	slots := make([]*slot, 0, c.chunk)
 	for first := 0; first < len(batch); {
-		n := min(len(batch)-first, s.chunk)
-		if err := s.acquire(ctx, n); err != nil {
+		n := min(len(batch)-first, c.chunk)
+		if err := s.acquire(ctx, c, n); err != nil {
 			return err
 		}
 		f.acquired += n
@@ -85,7 +85,7 @@ func (s *NATS) publish(ctx context.Context, c *natsConn, f *flight, subject, top
 		free := f.launched(sent)
 		c.mu.Unlock()
 		if free > 0 {
-			s.window.Release(int64(free))
+			c.window.Release(int64(free))
 		}
 		if err != nil {
 			return err
@@ -109,17 +109,18 @@ func (s *NATS) publishPiece(c *natsConn, e *encoder, slots []*slot, ms []message
 }
 
 // acquire waits until n more messages may be under way.
-func (s *NATS) acquire(ctx context.Context, n int) error {
+func (s *NATS) acquire(ctx context.Context, c *natsConn, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.window.TryAcquire(int64(n)) {
+	if c.window.TryAcquire(int64(n)) {
 		return nil
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, s.o.AckTimeout, s.overdue())
 	defer cancel()
-	if s.window.Acquire(limited, int64(n)) != nil {
-		return context.Cause(limited)
+	defer context.AfterFunc(c.alive, cancel)()
+	if c.window.Acquire(limited, int64(n)) != nil {
+		return cmp.Or(context.Cause(c.alive), context.Cause(limited))
 	}
 	return nil
 }
