@@ -148,10 +148,11 @@ type Upstream struct {
 	Backoff Backoff   `koanf:"backoff"`
 }
 
-// Batch limits what a lane takes from the spool at once, and what goes into one request.
+// Batch limits what a lane takes from the spool at once, and what goes into one request. NATS
+// takes messages one by one, and the pause between two batches is all that a limit costs there.
 type Batch struct {
-	Messages int64 `koanf:"messages" default:"1024"`
-	Bytes    Size  `koanf:"bytes" default:"1MiB"`
+	Messages int64 `koanf:"messages" default:"1024" default_nats:"4096"`
+	Bytes    Size  `koanf:"bytes" default:"1MiB" default_nats:"4MiB"`
 }
 
 // Backoff is the exponential delay, with full jitter, between attempts at an upstream that

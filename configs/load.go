@@ -201,7 +201,7 @@ func (b *layers) fillElement(element *node, key string) {
 		if !n.hasDef || b.tree.Exists(full) || (n.only != "" && n.only != is) {
 			return
 		}
-		v, err := n.parse(n.fallback)
+		v, err := n.parse(n.defaultFor(is))
 		if err == nil {
 			err = b.tree.Set(full, v)
 		}

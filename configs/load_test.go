@@ -49,6 +49,19 @@ func TestDefaultsAreTheLocalChain(t *testing.T) {
 	}
 }
 
+func TestDefaultsOfAnUpstreamFitItsKind(t *testing.T) {
+	c := load(t, Loader{Set: []string{
+		"sidecar.upstreams.jet.kind=nats", "sidecar.upstreams.jet.url=nats://127.0.0.1:4222", "sidecar.upstreams.jet.stream=EDGE",
+		"sidecar.upstreams.jet.batch.bytes=2MiB",
+	}})
+	if jet := c.Sidecar.Upstreams["jet"]; jet.Batch != (Batch{4096, 2 << 20}) || jet.MaxPending != 4096 {
+		t.Errorf("jet: %+v", jet)
+	}
+	if core := c.Sidecar.Upstreams["core"]; core.Batch != (Batch{1024, 1 << 20}) {
+		t.Errorf("core: %+v", core)
+	}
+}
+
 func TestEverythingListensOnLoopbackByDefault(t *testing.T) {
 	for _, s := range load(t, Loader{}).Settings() {
 		if strings.HasSuffix(s.Key, ".listen") && !strings.HasPrefix(s.Value, "127.0.0.1:") {

@@ -37,7 +37,16 @@ type node struct {
 	only     string // the upstream kind that this key belongs to
 	fallback string // the default of a key inside a table, as text; hasFallback tells "" from none
 	hasDef   bool
+	special  map[string]string // defaults of single upstream kinds, before fallback
 	secret   bool
+}
+
+// defaultFor is the default of a key in an element of the given kind, as text.
+func (n *node) defaultFor(kind string) string {
+	if text, ok := n.special[kind]; ok {
+		return text
+	}
+	return n.fallback
 }
 
 // wildcard is the name that stands for a table's user-chosen keys in a full key.
@@ -85,6 +94,14 @@ func fieldNode(f reflect.StructField) *node {
 	n.only = f.Tag.Get("kind")
 	n.secret = f.Tag.Get("secret") == "true"
 	n.fallback, n.hasDef = f.Tag.Lookup("default")
+	for _, kind := range []string{KindRocketMQ, KindNATS} {
+		if text, ok := f.Tag.Lookup("default_" + kind); ok {
+			if n.special == nil {
+				n.special = map[string]string{}
+			}
+			n.special[kind] = text
+		}
+	}
 	return n
 }
 
