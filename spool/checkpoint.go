@@ -22,17 +22,19 @@ import (
 //	  32 confirmPhyOffset 8     the durable offset
 //	1024 slot A | 1536 slot B   written in turn, so that one is always whole:
 //	     magic 8 "SLUICE\0\1" | sequence 8 | segment size 8 | dispatched 8 |
-//	     units 8 | CRC-32 of the bytes before 4
+//	     units 8 | base 8 | mins 8 | plain 8 | CRC-32 of the bytes before 4
 //	2048 durable offset 8 | CRC-32 of it 4, written after every flush and
 //	     synced only with the slots: it may be old, never too new
 //
 // dispatched is a log offset: the queues durably have the units of all records
-// before it. units is the sum of the queues' maximum offsets at that point:
-// queue files that are gone show in it.
+// before it. units is the sum of the queues' maximum offsets at that point, and
+// mins that of their minimum offsets with the log beginning at base, -1 when
+// they were not up to date: queue files that are gone show in them. Records
+// from plain on carry a record CRC, those before may do without.
 const (
 	checkpointLen = 4096
 	slotA, slotB  = 1024, 1536
-	slotLen       = 44
+	slotLen       = 68
 	markAt        = 2048
 
 	slotMagic = 0x534C554943450001
@@ -46,13 +48,17 @@ type checkpoint struct {
 }
 
 type slot struct {
-	sequence, segmentBytes, dispatched, units int64
+	sequence, segmentBytes, dispatched, units, base, mins, plain int64
 }
 
-func (sl slot) encode() []byte {
-	b := make([]byte, 0, slotLen)
-	for _, v := range []int64{slotMagic, sl.sequence, sl.segmentBytes, sl.dispatched, sl.units} {
-		b = binary.BigEndian.AppendUint64(b, uint64(v))
+func (sl *slot) fields() []*int64 {
+	return []*int64{&sl.sequence, &sl.segmentBytes, &sl.dispatched, &sl.units, &sl.base, &sl.mins, &sl.plain}
+}
+
+func (sl *slot) encode() []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, slotLen), slotMagic)
+	for _, v := range sl.fields() {
+		b = binary.BigEndian.AppendUint64(b, uint64(*v))
 	}
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
@@ -63,12 +69,11 @@ func decodeSlot(b []byte) *slot {
 	if be.Uint64(b) != slotMagic || be.Uint32(b[slotLen-4:]) != crc32.ChecksumIEEE(b[:slotLen-4]) {
 		return nil
 	}
-	return &slot{
-		sequence:     int64(be.Uint64(b[8:])),
-		segmentBytes: int64(be.Uint64(b[16:])),
-		dispatched:   int64(be.Uint64(b[24:])),
-		units:        int64(be.Uint64(b[32:])),
+	sl := new(slot)
+	for i, v := range sl.fields() {
+		*v = int64(be.Uint64(b[8+8*i:]))
 	}
+	return sl
 }
 
 func encodeMark(offset int64) (b [12]byte) {
@@ -107,6 +112,7 @@ type checkpointFile struct {
 
 	mu       sync.Mutex // one save at a time
 	sequence int64
+	scratch  [12]byte // of mark
 }
 
 func openCheckpoint(fsys segment.FS, path string) (segment.File, error) {
@@ -126,10 +132,10 @@ func openCheckpoint(fsys segment.FS, path string) (segment.File, error) {
 }
 
 // mark notes the durable offset. It is a hint for recovery, so a failure is
-// left to the next save to report.
+// left to the next save to report. Only the flush under way calls it.
 func (c *checkpointFile) mark(durable int64) {
-	b := encodeMark(durable)
-	_, _ = c.f.WriteAt(b[:], markAt)
+	c.scratch = encodeMark(durable)
+	_, _ = c.f.WriteAt(c.scratch[:], markAt)
 }
 
 // saveCheckpoint syncs the queue files and then says so in the checkpoint.
@@ -138,7 +144,13 @@ func (s *Spool) saveCheckpoint() error {
 	defer s.check.mu.Unlock()
 	d := &s.dispatch
 	d.mu.Lock()
-	sl := slot{segmentBytes: s.o.SegmentBytes, dispatched: d.pos.Load(), units: d.units}
+	sl := slot{
+		segmentBytes: s.o.SegmentBytes, dispatched: d.pos.Load(), units: d.units,
+		base: s.seq.Base(), mins: s.sumMins(), plain: s.plain,
+	}
+	if s.minsFor.Load() != sl.base {
+		sl.mins = -1
+	}
 	logics := d.lastStore
 	files, dirs := s.files.takeDirty()
 	d.mu.Unlock()

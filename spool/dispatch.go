@@ -141,7 +141,7 @@ func (s *Spool) dispatchOne(data []byte, pos, end int64) int64 {
 	skip := int64(size)
 	if skip < cutLen || skip >= int64(len(data)) || !recordAt(data[skip:], pos+skip, end) {
 		skip = int64(len(data))
-		if g, ok := findRecord(data, pos); ok {
+		if g, ok := findRecord(data, pos, s.plain); ok {
 			skip = g - pos
 		}
 	}

@@ -111,7 +111,10 @@ func (s *Spool) loadQueue(q *Queue, indexes []int64, limit int64) error {
 	if err := s.correctMin(q, first); err != nil {
 		return err
 	}
-	return s.clearUnits(q, end, indexes[len(indexes)-1])
+	if err := s.clearUnits(q, end, indexes[len(indexes)-1]); err != nil {
+		return err
+	}
+	return s.removeBelowMin(q, indexes[0])
 }
 
 // fullSize extends a file that a power cut left shorter than the others.
@@ -294,6 +297,15 @@ func (s *Spool) sumUnits() {
 	for _, q := range s.table.all() {
 		s.dispatch.units += q.max.Load()
 	}
+}
+
+// sumMins is the sum of all queues' minimum offsets. Called with dispatcher.mu
+// held or before anything runs.
+func (s *Spool) sumMins() (sum int64) {
+	for _, q := range s.table.all() {
+		sum += q.min.Load()
+	}
+	return sum
 }
 
 func (s *Spool) removeQueueFiles(q *Queue) error {

@@ -107,21 +107,21 @@ func powerCutRun(t *testing.T, limited bool, seed uint64, cuts int) {
 			t.Error(err)
 			return nil
 		}
-		afterCut(t, dir, told, rng, fmt.Sprintf("cut %d before %s of %s", n, op.Kind, filepath.Base(op.Name)))
+		afterCut(t, dir, told, rng, 0, fmt.Sprintf("cut %d before %s of %s", n, op.Kind, filepath.Base(op.Name)))
 		return nil
 	})
 	o := powerCutOptions(t, live, limited)
 	o.FS = ffs
 	s := mustOpen(t, o)
 	stop := start(t, s)
-	powerCutWork(t, s, acks, rand.New(rand.NewPCG(seed, 8)))
+	powerCutWork(t, s, acks, rand.New(rand.NewPCG(seed, 8)), 160)
 	stop()
 	ffs.SetHook(nil)
 	checkStore(t, live, int64(o.QueueFileEntries), true)
 	t.Logf("%d power cuts in %d calls, log of %d bytes", n, ffs.Ops(), s.Stats().MaxOffset)
 }
 
-func powerCutWork(t *testing.T, s *Spool, acks *acked, rng *rand.Rand) {
+func powerCutWork(t *testing.T, s *Spool, acks *acked, rng *rand.Rand, steps int) {
 	queues := []*Queue{s.Queue("TopicA", 0), s.Queue("TopicA", 1), s.Queue("TopicB", 0)}
 	name := func(q *Queue) string { return fmt.Sprintf("%s/%d", q.Topic(), q.ID()) }
 	cursors := make(map[*Queue]*Cursor)
@@ -133,15 +133,16 @@ func powerCutWork(t *testing.T, s *Spool, acks *acked, rng *rand.Rand) {
 		cursors[q] = c
 	}
 	var b Batch
-	for i := range 160 {
+	life := rng.IntN(1000)
+	for i := range steps {
 		b.Reset()
 		acks.mu.Lock()
 		var in []string
 		for j := range 1 + rng.IntN(6) {
 			q := queues[rng.IntN(len(queues))]
-			body := fmt.Sprintf("%d-%d-%0*d", i, j, rng.IntN(1200), j)
+			body := fmt.Sprintf("%d-%d-%d-%0*d", life, i, j, rng.IntN(1200), j)
 			if i%3 == 0 { // equal sizes make record boundaries coincide
-				body = fmt.Sprintf("%04d-%04d-%0200d", i, j, j)
+				body = fmt.Sprintf("%04d-%04d-%04d-%0200d", life, i, j, j)
 			}
 			if _, err := b.Add(q, msg(body)); err != nil {
 				t.Error(err)
@@ -159,6 +160,11 @@ func powerCutWork(t *testing.T, s *Spool, acks *acked, rng *rand.Rand) {
 				if err := b.entries[j].queue.Wait(t.Context(), b.Result(j).QueueOffset); err != nil {
 					t.Error(err)
 				}
+			}
+		}
+		if rng.IntN(6) == 0 {
+			if err := s.saveCheckpoint(); err != nil {
+				t.Errorf("checkpoint: %v", err)
 			}
 		}
 		if rng.IntN(5) == 0 {
@@ -186,9 +192,9 @@ func powerCutWork(t *testing.T, s *Spool, acks *acked, rng *rand.Rand) {
 }
 
 // afterCut opens what a power cut left and checks it against what was told.
-func afterCut(t *testing.T, dir string, told *acked, rng *rand.Rand, what string) {
+func afterCut(t *testing.T, dir string, told *acked, rng *rand.Rand, depth int, what string) {
 	t.Helper()
-	defer os.RemoveAll(dir)
+	defer func() { os.RemoveAll(dir) }()
 	o := powerCutOptions(t, dir, told.limited)
 	if rng.IntN(3) == 0 { // the power goes again during recovery
 		ffs, err := faultfs.New(dir)
@@ -223,7 +229,6 @@ func afterCut(t *testing.T, dir string, told *acked, rng *rand.Rand, what string
 			what += ", again in recovery"
 			os.RemoveAll(dir)
 			dir, o.Dir = again, again
-			defer os.RemoveAll(again)
 		}
 	}
 	var end int64
@@ -247,8 +252,61 @@ func afterCut(t *testing.T, dir string, told *acked, rng *rand.Rand, what string
 		}
 		checkStore(t, dir, int64(o.QueueFileEntries), true)
 	}
+	if depth < 2 && rng.IntN(2) == 0 {
+		secondLife(t, dir, told, rng, depth+1, what)
+	}
 	if t.Failed() {
 		t.Logf("failed: %s", what)
+	}
+}
+
+// secondLife goes on where a recovery ended, and cuts the power once more:
+// what the first cut left behind the log's end must not come back.
+func secondLife(t *testing.T, dir string, told *acked, rng *rand.Rand, depth int, what string) {
+	t.Helper()
+	ffs, err := faultfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := powerCutOptions(t, dir, told.limited)
+	o.FS = ffs
+	s, err := Open(o)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	acks := told.snapshot()
+	for name := range acks.appends {
+		topic, id, _ := cutName(name)
+		q := s.Queue(topic, id)
+		// What was deleted meanwhile counts as it was appended.
+		all := append(acks.appends[name][:q.Min():q.Min()], bodies(t, s, q)...)
+		acks.appends[name], acks.bodies[name] = all, append([]string(nil), all...)
+	}
+	left := rng.IntN(60)
+	cut, next := (*acked)(nil), fmt.Sprintf("%s-%d", dir, depth)
+	var mu sync.Mutex
+	ffs.SetHook(func(op faultfs.Op) *faultfs.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if left--; left < 0 && cut == nil && op.Kind != faultfs.Read {
+			cut = acks.snapshot()
+			if err := ffs.Crash(rng, next); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	powerCutWork(t, s, acks, rand.New(rand.NewPCG(rng.Uint64(), 9)), 12)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	if cut != nil {
+		afterCut(t, next, cut, rng, depth, what+", and later")
 	}
 }
 

@@ -18,6 +18,11 @@ const holeTopic = "_"
 // holeMax is the length of the longest hole record; longer damage gets several.
 const holeMax = 16 << 20
 
+// isHole tells whether a record stands in for damaged bytes.
+func isHole(v *message.View) bool {
+	return v.SysFlag().Transaction() == message.TransactionRollback && string(v.Topic()) == holeTopic
+}
+
 // hole makes the log walkable again between w.pos, where damage begins, and
 // next, where the next good record is: the damaged bytes are copied to the
 // quarantine and then overwritten.
@@ -130,7 +135,7 @@ func (w *walk) quarantineTail(seg *segment.Segment) error {
 			continue
 		}
 		from := max(w.pos, s.Base())
-		to, err := lastGood(s, from)
+		to, err := lastGood(s, from, w.plain)
 		if err != nil {
 			return err
 		}
@@ -154,7 +159,7 @@ func (w *walk) quarantineTail(seg *segment.Segment) error {
 
 // lastGood returns the end of the last good record in a segment at or behind
 // the log offset from, or from.
-func lastGood(seg *segment.Segment, from int64) (end int64, err error) {
+func lastGood(seg *segment.Segment, from, plain int64) (end int64, err error) {
 	if err := seg.Acquire(); err != nil {
 		return 0, err
 	}
@@ -163,11 +168,11 @@ func lastGood(seg *segment.Segment, from int64) (end int64, err error) {
 	// One byte earlier, so that a record at from is seen too.
 	start := max(from-1, seg.Base())
 	data := seg.Data()[start-seg.Base():]
-	if v, ok := goodRecord(data, start); ok {
+	if v, ok := goodRecord(data, start, plain); ok {
 		end = start + int64(v.Size())
 	}
 	eachClaim(data, start, func(at int64, rest []byte) bool {
-		if v, ok := goodRecord(rest, at); ok {
+		if v, ok := goodRecord(rest, at, plain); ok {
 			end = max(end, at+int64(v.Size()))
 		}
 		return true

@@ -96,7 +96,7 @@ func (s *Spool) scan(q *Queue, at, end int64, limit Limit, filter Filter, into *
 		into.units = make([]byte, unitsAtOnce*unitSize)
 	}
 	r.Status = NoMatchedMessage
-	for at < end {
+	for at < end && into.Len() < limit.Messages {
 		n := min(end-at, unitsAtOnce)
 		if filter == nil {
 			n = min(n, int64(limit.Messages-into.Len()))
@@ -117,7 +117,7 @@ func (s *Spool) scan(q *Queue, at, end int64, limit Limit, filter Filter, into *
 				at++
 				continue
 			}
-			full, err := s.take(u, limit, into)
+			full, err := s.take(u, at, limit, into)
 			if full {
 				r.Next = at
 				return
@@ -127,49 +127,54 @@ func (s *Spool) scan(q *Queue, at, end int64, limit Limit, filter Filter, into *
 				r.Status = MessageWasRemoving
 			} else if err == nil {
 				r.Status = Found
+				if into.Len() == limit.Messages {
+					break
+				}
 			}
 		}
 	}
 	r.Next = at
 }
 
-// take adds the record of a unit. full tells that it is over the limit; an
-// error that the record is not there.
-func (s *Spool) take(u unit, limit Limit, into *Records) (full bool, err error) {
-	if into.Len() >= limit.Messages ||
-		into.Len() > 0 && limit.Bytes > 0 && into.bytes+int(u.size) > limit.Bytes {
+// take adds the record of the unit at a queue offset. full tells that it is
+// over the limit; an error that the record is not there.
+func (s *Spool) take(u unit, at int64, limit Limit, into *Records) (full bool, err error) {
+	if into.Len() > 0 && limit.Bytes > 0 && into.bytes+int(u.size) > limit.Bytes && !u.gap() {
 		return true, nil
 	}
 	if u.gap() {
 		return false, errNoRecord
 	}
-	rec, err := s.record(u.phys, int(u.size), into)
+	v, err := s.record(u.phys, into)
 	if err != nil {
 		return false, err
 	}
-	into.add(rec)
+	if v.Size() != int(u.size) || v.QueueOffset() != at {
+		s.counters.unreadable.Add(1)
+		return false, errNoRecord
+	}
+	into.add(v.Bytes())
 	return false, nil
 }
 
 var errNoRecord = errors.New("no record there")
 
-// record returns the record at a log offset, pinned by into. size is what the
-// queue says, or 0 when not known.
-func (s *Spool) record(phys int64, size int, into *Records) (rec []byte, err error) {
+// record returns the record at a log offset, pinned by into.
+func (s *Spool) record(phys int64, into *Records) (v message.View, err error) {
 	seg := s.seq.Find(phys)
 	if seg == nil || phys >= s.readable() {
-		return nil, errNoRecord
+		return v, errNoRecord
 	}
 	if err := into.pin(seg); err != nil {
-		return nil, err
+		return v, err
 	}
 	defer segment.CatchFault(&err)
-	v, err := message.ViewOf(seg.Data()[phys-seg.Base():])
-	if err != nil || v.PhysicalOffset() != phys || size != 0 && v.Size() != size {
+	v, err = message.ViewOf(seg.Data()[phys-seg.Base():])
+	if err != nil || v.PhysicalOffset() != phys || isHole(&v) {
 		s.counters.unreadable.Add(1)
-		return nil, fmt.Errorf("offset %d: %w", phys, errNoRecord)
+		return v, fmt.Errorf("offset %d: %w", phys, errNoRecord)
 	}
-	return v.Bytes(), nil
+	return v, nil
 }
 
 // ReadAt puts the one record that begins at a log offset into the empty into;
@@ -179,11 +184,11 @@ func (s *Spool) ReadAt(physicalOffset int64, into *Records) error {
 		return fmt.Errorf("read at %d: %w, the log begins at %d", physicalOffset, errNoRecord, s.seq.Base())
 	}
 	defer segment.PanicOnFault()()
-	rec, err := s.record(physicalOffset, 0, into)
+	v, err := s.record(physicalOffset, into)
 	if err != nil {
 		return fmt.Errorf("read at %d: %w", physicalOffset, err)
 	}
-	into.add(rec)
+	into.add(v.Bytes())
 	return nil
 }
 

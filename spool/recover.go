@@ -63,6 +63,7 @@ func (s *Spool) recover() error {
 	if w.clean && w.pos == w.from {
 		return nil
 	}
+	s.minsFor.Store(s.seq.Base())
 	return s.saveCheckpoint()
 }
 
@@ -176,13 +177,19 @@ func (s *Spool) planWalk(cp checkpoint, unclean, fresh bool) (*walk, error) {
 			break
 		}
 	}
+	if cp.slot != nil {
+		w.plain = cp.slot.plain
+	} else {
+		w.plain = plainEnd(segs, w.used)
+	}
+	s.plain = w.plain
 	base, end := segs[0].Base(), segs[len(segs)-1].End()
-	var units int64
+	units := int64(-1)
 	if sl := cp.slot; sl != nil && !fresh && sl.dispatched <= end {
 		w.from, units = max(sl.dispatched, base), sl.units
 		w.mark = max(w.mark, sl.dispatched)
 	} else if !fresh && cp.slot == nil && cp.logics > 0 {
-		w.from, units = s.apacheStart(cp), -1
+		w.from = s.apacheStart(cp)
 	}
 	if w.from < 0 {
 		err := s.rebuild(w)
@@ -196,8 +203,12 @@ func (s *Spool) planWalk(cp checkpoint, unclean, fresh bool) (*walk, error) {
 		s.log.Error("queues are rebuilt from the log", "err", err)
 		return w, s.rebuild(w)
 	}
-	if units >= 0 && units != s.dispatch.units {
-		s.log.Error("queues are rebuilt from the log: units are missing", "want", units, "got", s.dispatch.units)
+	got := s.dispatch.units
+	if units >= 0 && got == units && cp.slot.base == base && cp.slot.mins >= 0 {
+		units, got = cp.slot.mins, s.sumMins()
+	}
+	if units >= 0 && got != units {
+		s.log.Error("queues are rebuilt from the log: units are missing", "want", units, "got", got)
 		return w, s.rebuild(w)
 	}
 	return w, nil

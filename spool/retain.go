@@ -2,7 +2,9 @@ package spool
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/sluicemq/sluice/spool/segment"
@@ -84,7 +86,7 @@ func (s *Spool) retireOldest() error {
 		return err
 	}
 	s.counters.retired.Add(1)
-	s.minsStale.Store(true)
+	s.nudgeRetain()
 	s.log.Info("segment deleted", "segment", segment.FileName(seg.Base()), "log begins at", seg.End())
 	return nil
 }
@@ -113,19 +115,24 @@ func (s *Spool) heldBy(seg *segment.Segment) string {
 // correctMins raises the queues' minimum offsets to what the log still has,
 // and removes queue files that are wholly below.
 func (s *Spool) correctMins() {
-	if !s.minsStale.Swap(false) {
+	base := s.seq.Base()
+	if s.minsFor.Load() == base {
 		return
 	}
+	ok := true
 	for _, q := range s.table.all() {
 		if q.min.Load() == q.max.Load() {
 			continue
 		}
 		if err := s.correctQueue(q); err != nil {
-			s.minsStale.Store(true)
+			ok = false
 			s.log.Error("correct minimum offset", "topic", q.Topic(), "queue", q.id, "err", err)
 		}
 	}
 	s.forgetTombstones()
+	if ok {
+		s.minsFor.Store(base)
+	}
 }
 
 // correctQueue does it for one queue, unless the topic is being deleted.
@@ -143,12 +150,19 @@ func (s *Spool) correctQueue(q *Queue) error {
 	}
 	q.min.Store(to)
 	s.cursors.skip(s, q, to)
-	end := to / s.files.entries
-	if to == q.max.Load() && to%s.files.entries == 0 {
-		end-- // the last file stays: its name is the queue's next offset
+	return s.removeBelowMin(q, was/s.files.entries)
+}
+
+// removeBelowMin removes a queue's files from an index on that hold only units
+// below its minimum. The last file stays in any case: its name says what the
+// next offset is.
+func (s *Spool) removeBelowMin(q *Queue, from int64) error {
+	end := q.min.Load()
+	if end > 0 && end == q.max.Load() {
+		end--
 	}
-	for x := end - 1; x >= was/s.files.entries; x-- {
-		if err := s.files.remove(fileKey{q, x}); err != nil {
+	for x := from; x < end/s.files.entries; x++ {
+		if err := s.files.remove(fileKey{q, x}); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -32,6 +32,7 @@ type Spool struct {
 	check checkpointFile
 	tombs tombstones
 	clock retentionClock
+	plain int64 // log offset from which on records carry a record CRC
 
 	appendMu sync.Mutex
 	w        writer // guarded by appendMu
@@ -46,8 +47,8 @@ type Spool struct {
 	dispatch dispatcher
 	cursors  cursorSet
 
-	retireMu  sync.Mutex // one change of the log's beginning at a time
-	minsStale atomic.Bool
+	retireMu sync.Mutex   // one change of the log's beginning at a time
+	minsFor  atomic.Int64 // log offset of the beginning that the queues' minimums are of
 
 	lazy, prepareWake, retainWake chan struct{}
 
@@ -96,6 +97,7 @@ func (s *Spool) open() error {
 	if err := s.recover(); err != nil {
 		return err
 	}
+	s.minsFor.Store(s.seq.Base())
 	s.clock = newRetentionClock(s.o.Now(), s.w.last, s.o.MaxAge)
 	return nil
 }

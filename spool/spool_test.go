@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"testing"
@@ -131,4 +132,15 @@ func TestAppendReadReopen(t *testing.T) {
 		}
 		stop()
 	}
+}
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+func decode(t testing.TB, rec []byte) message.Message {
+	t.Helper()
+	var m message.Message
+	if err := message.Decode(rec, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -28,11 +28,21 @@ func claimed(data []byte, pos int64) bool {
 		int64(binary.BigEndian.Uint64(data[physPos:])) == pos
 }
 
-// goodRecord returns the length of the record at log offset pos that data
-// begins with, if it is whole and undamaged.
-func goodRecord(data []byte, pos int64) (v message.View, ok bool) {
+// goodRecord returns the record at log offset pos that data begins with, if it
+// is whole and undamaged. A record that lost its end lost its record CRC, too,
+// so one without is believed only where there need not be one: before the log
+// offset plain, where RocketMQ's broker wrote, in the place of damage, and
+// when its properties left no room.
+func goodRecord(data []byte, pos, plain int64) (v message.View, ok bool) {
 	v, err := message.ViewOf(data)
-	return v, err == nil && v.PhysicalOffset() == pos && v.Verify() == nil
+	if err != nil || v.PhysicalOffset() != pos {
+		return v, false
+	}
+	if !v.HasCRC() && pos >= plain && !isHole(&v) &&
+		len(v.Properties()) < message.MaxPropertiesLen-message.CRCSuffixLen {
+		return v, false
+	}
+	return v, v.Verify() == nil
 }
 
 // recordAt tells whether data at log offset pos begins with a record or with
@@ -62,10 +72,10 @@ func eachClaim(data []byte, pos int64, f func(at int64, data []byte) bool) {
 }
 
 // findRecord returns the log offset of the first good record behind the first
-// byte of data, which is at log offset pos.
-func findRecord(data []byte, pos int64) (found int64, ok bool) {
+// byte of data, which is at log offset pos. plain is as for goodRecord.
+func findRecord(data []byte, pos, plain int64) (found int64, ok bool) {
 	eachClaim(data, pos, func(at int64, rest []byte) bool {
-		_, ok = goodRecord(rest, at)
+		_, ok = goodRecord(rest, at, plain)
 		found = at
 		return !ok
 	})
@@ -78,6 +88,7 @@ type walk struct {
 	s     *Spool
 	from  int64 // records from here on are dispatched
 	mark  int64 // everything before was durable once
+	plain int64 // records from here on carry a record CRC
 	pos   int64
 	last  int64 // store time of the newest record
 	exact bool  // a record began at from, or the log ended there
@@ -132,7 +143,7 @@ func (w *walk) segment(seg *segment.Segment) (ended bool, err error) {
 	data := seg.Data()
 	for w.pos < seg.End() {
 		rest := data[w.pos-seg.Base():]
-		if v, ok := goodRecord(rest, w.pos); ok {
+		if v, ok := goodRecord(rest, w.pos, w.plain); ok {
 			if err := w.record(&v); err != nil {
 				return false, err
 			}
@@ -202,7 +213,7 @@ func (w *walk) afterDamage(seg *segment.Segment, rest []byte) (next int64, goOn 
 // later searches for the next good record after the damage at w.pos, in this
 // segment and in the used ones after it.
 func (w *walk) later(seg *segment.Segment, rest []byte) (int64, bool) {
-	if at, ok := findRecord(rest, w.pos); ok {
+	if at, ok := findRecord(rest, w.pos, w.plain); ok {
 		return at, true
 	}
 	segs := w.s.seq.Segments()
@@ -210,7 +221,7 @@ func (w *walk) later(seg *segment.Segment, rest []byte) (int64, bool) {
 		if segs[i].Base() <= seg.Base() {
 			continue
 		}
-		if at, ok := firstGood(segs[i]); ok {
+		if at, ok := firstGood(segs[i], w.plain); ok {
 			return at, true
 		}
 	}
@@ -218,15 +229,15 @@ func (w *walk) later(seg *segment.Segment, rest []byte) (int64, bool) {
 }
 
 // firstGood returns the offset of the first good record in a segment.
-func firstGood(seg *segment.Segment) (at int64, ok bool) {
+func firstGood(seg *segment.Segment, plain int64) (at int64, ok bool) {
 	if seg.Acquire() != nil {
 		return 0, false
 	}
 	defer seg.Release()
-	if _, ok := goodRecord(seg.Data(), seg.Base()); ok {
+	if _, ok := goodRecord(seg.Data(), seg.Base(), plain); ok {
 		return seg.Base(), true
 	}
-	return findRecord(seg.Data(), seg.Base())
+	return findRecord(seg.Data(), seg.Base(), plain)
 }
 
 // cut ends the log at w.pos durably: neither the bytes there nor any record
@@ -270,10 +281,11 @@ func headZero(seg *segment.Segment) (zero bool, err error) {
 	return size == 0 && magic == 0, nil
 }
 
-// firstStoreTime is the store time of a segment's first record in ms, or 0.
-func firstStoreTime(seg *segment.Segment) (ms int64) {
+// withFirst calls f with the first record of a segment, unverified; it answers
+// false when there is none.
+func withFirst(seg *segment.Segment, f func(v *message.View)) bool {
 	if seg.Acquire() != nil {
-		return 0
+		return false
 	}
 	defer seg.Release()
 	var err error
@@ -281,7 +293,29 @@ func firstStoreTime(seg *segment.Segment) (ms int64) {
 	defer segment.CatchFault(&err)
 	v, verr := message.ViewOf(seg.Data())
 	if verr != nil || v.PhysicalOffset() != seg.Base() {
-		return 0
+		return false
 	}
-	return v.StoreTimestamp()
+	f(&v)
+	return true
+}
+
+// firstStoreTime is the store time of a segment's first record in ms, or 0.
+func firstStoreTime(seg *segment.Segment) (ms int64) {
+	withFirst(seg, func(v *message.View) { ms = v.StoreTimestamp() })
+	return ms
+}
+
+// plainEnd finds from where on records carry a record CRC in a log whose
+// checkpoint does not say it: RocketMQ's broker wrote the segments before.
+func plainEnd(segs []*segment.Segment, used int) int64 {
+	for i := used; i >= 0; i-- {
+		plain := false
+		if !withFirst(segs[i], func(v *message.View) { plain = !v.HasCRC() && !isHole(v) }) {
+			continue // nothing there, or damaged
+		}
+		if plain {
+			return segs[i].End()
+		}
+	}
+	return 0
 }
