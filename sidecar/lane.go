@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,10 +56,30 @@ type lane struct {
 	batch   []message.Message
 }
 
-// progress counts what all lanes of an upstream have done.
+// progress is what all lanes of an upstream have done, and where one tells the
+// others that the upstream is back.
 type progress struct {
 	forwarded, parked, failures atomic.Int64
 	lastAccepted                atomic.Int64 // Unix milliseconds, for show
+
+	mu   sync.Mutex
+	back chan struct{} // closed and replaced when a lane succeeds that had failed
+}
+
+func newProgress() *progress { return &progress{back: make(chan struct{})} }
+
+// recovery is closed when the upstream takes messages again.
+func (p *progress) recovery() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.back
+}
+
+func (p *progress) recovered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.back)
+	p.back = make(chan struct{})
 }
 
 // backlog is how many messages wait to be forwarded.
@@ -87,7 +108,8 @@ func (l *lane) open() (*spool.Cursor, error) {
 }
 
 // run forwards until ctx ends. It returns only then: an upstream that refuses or
-// is away is tried again, with back-off, for as long as it takes.
+// is away is tried again, with back-off, for as long as it takes. The first lane
+// that gets through after an outage ends the back-off of the others.
 func (l *lane) run(ctx context.Context) {
 	failures := 0
 	for {
@@ -98,8 +120,11 @@ func (l *lane) run(ctx context.Context) {
 		l.state.Store(int32(laneSending))
 		began := time.Now()
 		accepted, err := l.forward(ctx)
-		if accepted > 0 {
+		if accepted > 0 && failures > 0 {
 			failures = 0
+			l.progress.recovered()
+			l.log.Info("upstream takes messages again", "upstream", l.upstream,
+				"topic", l.queue.Topic(), "queue", l.queue.ID(), "backlog", l.backlog())
 		}
 		if err == nil && l.pace.rest(ctx, time.Since(began)) {
 			continue
@@ -109,13 +134,13 @@ func (l *lane) run(ctx context.Context) {
 		}
 		l.progress.failures.Add(1)
 		l.state.Store(int32(laneRetrying))
-		pause := l.backoff.Delay(failures)
+		pause, recovery := l.backoff.Delay(failures), l.progress.recovery()
 		failures++
 		if failures == 1 {
 			l.log.Warn("upstream does not take messages; trying again until it does",
 				"upstream", l.upstream, "topic", l.queue.Topic(), "queue", l.queue.ID(), "backlog", l.backlog(), "err", err)
 		}
-		if !sleep(ctx, pause) {
+		if !sleep(ctx, pause, recovery) {
 			return
 		}
 	}
@@ -192,14 +217,15 @@ func (l *lane) parkMessage(ctx context.Context, cursor *spool.Cursor, m *message
 	return nil
 }
 
-// sleep waits for d and says whether ctx still lives.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep waits for d, or until wake is closed, and says whether ctx still lives.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-timer.C:
-		return true
+	case <-wake:
 	}
+	return true
 }

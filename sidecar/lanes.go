@@ -65,7 +65,7 @@ func newLanes(sp *spool.Spool, ups map[string]Upstream, log *slog.Logger) *lanes
 	l := &lanes{spool: sp, upstreams: ups, log: log,
 		changed: make(chan struct{}), running: map[laneKey]*lane{}, progress: map[string]*progress{}}
 	for name := range ups {
-		l.progress[name] = &progress{}
+		l.progress[name] = newProgress()
 	}
 	return l
 }

@@ -70,7 +70,7 @@ func (p *pacer) rest(ctx context.Context, d time.Duration) bool {
 	if !p.pressed.Load() {
 		return ctx.Err() == nil
 	}
-	return sleep(ctx, min(restFactor*d, maxRest))
+	return sleep(ctx, min(restFactor*d, maxRest), nil)
 }
 
 // stallMeter reads the kernel's pressure stall information: for how many
