@@ -28,9 +28,10 @@ func (s *Spool) Append(b *Batch) error {
 		return nil
 	}
 	b.end = 0
-	// Room for the marker that follows the last record, see writeRun.
+	// Room for the zeros that follow the last record, see writeRun.
 	n := len(b.buf)
-	b.buf = append(b.buf, 0, 0, 0, 0, 0, 0, 0, 0)
+	b.buf = append(b.buf, zeroPage[:]...)
+	b.buf = append(b.buf, zeroPage[:cutLen]...)
 	s.appendMu.Lock()
 	err := s.appendLocked(b)
 	s.appendMu.Unlock()
@@ -124,11 +125,13 @@ func (b *Batch) fail(from, to int, err error) {
 // writeRun seals and writes entries [i, end), which fit into the segment, and
 // then makes them part of the log.
 //
-//	| records of the log | records of the run | 0 0 0 0 0 0 0 0 | old bytes
-//	                    w.end
+//	| records of the log | records of the run | 0 0 0 0 0 0 0 0 … 0 | old bytes
+//	                    w.end                                       page
 //
-// The zeros end the log for recovery, whatever the file held there before;
-// the next run overwrites them.
+// The first eight zeros end the log for recovery, whatever the file held there
+// before; the next run overwrites them. The others fill the page, if the run is
+// the batch's last: a page that is written whole need not be read first, and in
+// a segment that was filled ahead or used before it would have to be.
 func (s *Spool) writeRun(b *Batch, i, end int) error {
 	run := b.entries[i:end]
 	from, to := run[0].start, run[len(run)-1].end
@@ -146,7 +149,11 @@ func (s *Spool) writeRun(b *Batch, i, end int) error {
 	marker := b.buf[to : to+cutLen]
 	copy(saved[:], marker)
 	clear(marker)
-	n, err := s.w.seg.WriteAt(b.buf[from:to+cutLen], s.w.end)
+	tail := to + cutLen
+	if end == len(b.entries) {
+		tail += s.toPageEnd(s.w.end + int64(tail-from))
+	}
+	n, err := s.w.seg.WriteAt(b.buf[from:tail], s.w.end)
 	copy(marker, saved[:])
 	if err != nil {
 		for j := range run {
@@ -162,6 +169,13 @@ func (s *Spool) writeRun(b *Batch, i, end int) error {
 	s.written.Store(s.w.end)
 	return nil
 }
+
+// zeroPage is what a run is filled up with. It is only read.
+var zeroPage [pageSize]byte
+
+// toPageEnd is how many bytes there are from a log offset to the end of its page.
+// Segments begin and end with a page.
+func (s *Spool) toPageEnd(offset int64) int { return int(-offset & (pageSize - 1)) }
 
 // roll ends the segment with a blank record and goes to the next one.
 //

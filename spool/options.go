@@ -77,6 +77,7 @@ const (
 	maxSegmentBytes     = 1 << 30
 	recordOverhead      = 64 << 10 // what a record may be longer than its body
 	cutLen              = 8        // bytes of the cut marker, and of a blank record
+	pageSize            = 4096     // what a file system reads and writes at least
 )
 
 func (o *Options) setDefaults() error {

@@ -130,7 +130,7 @@ func (s *Spool) fillStep() (bool, error) {
 	if next == nil {
 		return false, nil
 	}
-	did, err = next.FillStep(s.o.SegmentBytes)
+	did, err = next.FillIdleStep()
 	return did, stepError(next, err)
 }
 

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 )
@@ -81,10 +82,24 @@ func (f *filler) end(ok bool) {
 	f.ended.Broadcast()
 }
 
+// A zeroFiller is a File that can make blocks of zeros durable past the page
+// cache, which spares the copying. It reports errors.ErrUnsupported where the
+// file system cannot. While it runs, other writes to the file may have to wait
+// for the device.
+type zeroFiller interface {
+	FillZeros(offset, size int64) error
+}
+
 // FillStep fills the next part of the segment with zeros, at most window bytes
 // ahead of the writer, and syncs it. It reports whether it did anything. One
 // goroutine calls it.
-func (s *Segment) FillStep(window int64) (bool, error) {
+func (s *Segment) FillStep(window int64) (bool, error) { return s.fillStep(window, false) }
+
+// FillIdleStep is FillStep for a segment that nobody writes to yet: it may be
+// cheaper, but would hold up a writer.
+func (s *Segment) FillIdleStep() (bool, error) { return s.fillStep(s.seq.size, true) }
+
+func (s *Segment) fillStep(window int64, idle bool) (bool, error) {
 	if s.fill.done.Load() {
 		return false, nil
 	}
@@ -96,6 +111,12 @@ func (s *Segment) FillStep(window int64) (bool, error) {
 	from, to, ok := s.fill.begin(s.seq.size, window)
 	if !ok {
 		return false, nil
+	}
+	if z, ok := s.file.(zeroFiller); ok && idle {
+		if err := z.FillZeros(from, to-from); !errors.Is(err, errors.ErrUnsupported) {
+			s.fill.end(err == nil)
+			return true, err
+		}
 	}
 	_, err := s.file.WriteAt(s.seq.zeros[:to-from], from)
 	s.fill.end(err == nil)
