@@ -105,6 +105,24 @@ func (b *Batch) AddGroup(q *Queue, ms []message.Message) (first int, err error) 
 	return first, nil
 }
 
+// Join makes one group of all messages added, whatever their queues: all of them
+// are stored or none. It fails with ErrTooLarge, and changes nothing, when they do
+// not fit into a segment together.
+func (b *Batch) Join() error {
+	if len(b.entries) == 0 {
+		return nil
+	}
+	segment := b.entries[0].queue.spool.o.SegmentBytes
+	if int64(len(b.buf))+cutLen > segment {
+		return fmt.Errorf("%w: %d messages of %d bytes together, segments have %d", ErrTooLarge, len(b.entries), len(b.buf), segment)
+	}
+	for i := range b.entries {
+		b.entries[i].group = 0
+	}
+	b.groups = 1
+	return nil
+}
+
 func (b *Batch) encode(q *Queue, m *message.Message) error {
 	o := &q.spool.o
 	if len(m.Body) > o.MaxMessageBytes {

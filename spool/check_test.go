@@ -2,6 +2,8 @@ package spool
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,6 +61,20 @@ func sortedOffsets(m map[int64]logRecord) []int64 {
 	return offs
 }
 
+// deletedAt reads from which log offset on the records of a topic count.
+func deletedAt(t testing.TB, dir string) map[string]int64 {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "deleted.json"))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	var file struct{ Deleted map[string]int64 }
+	if err := errors.Join(err, json.Unmarshal(data, &file)); err != nil {
+		t.Fatal(err)
+	}
+	return file.Deleted
+}
+
 // checkLog walks the log. A queue's newest record of an offset counts: before
 // it, the topic may have been deleted.
 func checkLog(t testing.TB, dir string) (map[queueKey]map[int64]logRecord, map[string]int64) {
@@ -70,7 +86,7 @@ func checkLog(t testing.TB, dir string) (map[queueKey]map[int64]logRecord, map[s
 	sort.Strings(files)
 	log := make(map[queueKey]map[int64]logRecord)
 	last := make(map[queueKey]int64)
-	dead := make(map[string]int64)
+	dead := deletedAt(t, dir)
 	next, ended := int64(-1), false
 	for _, name := range files {
 		base, err := strconv.ParseInt(filepath.Base(name), 10, 64)
@@ -93,7 +109,6 @@ func checkLog(t testing.TB, dir string) (map[queueKey]map[int64]logRecord, map[s
 			if log[k] == nil {
 				log[k] = make(map[int64]logRecord)
 			} else if want := last[k] + 1; m.QueueOffset == 0 {
-				dead[m.Topic] = max(dead[m.Topic], m.PhysicalOffset)
 				log[k] = make(map[int64]logRecord)
 			} else if m.QueueOffset != want {
 				t.Errorf("%v: offset %d at %d, want %d", k, m.QueueOffset, m.PhysicalOffset, want)

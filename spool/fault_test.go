@@ -269,11 +269,11 @@ func TestPoisonRecords(t *testing.T) {
 	if !slices.Equal(got, []string{"m0", "m3", "m5"}) {
 		t.Errorf("read %q", got)
 	}
+	stop()
 	// Two that follow one another are found as one.
 	if st := s.Stats(); st.BadRecords != 2 || st.Gaps != 3 || st.DispatchBehind != 0 {
 		t.Errorf("%+v", st)
 	}
-	stop()
 }
 
 // Queue files that cannot be written hold dispatch up, not appends, and lose
