@@ -264,7 +264,7 @@ func TestWindowGrowsWithTheWay(t *testing.T) {
 	}{
 		{50 * time.Microsecond, 4096, nearWindow},
 		{50 * time.Microsecond, 100, 100},
-		{4 * time.Millisecond, 4096, 2 * nearWindow},
+		{8 * time.Millisecond, 4096, 2 * nearWindow},
 		{time.Second, 4096, 4096},
 		{time.Hour, 1 << 20, 1 << 20},
 	} {

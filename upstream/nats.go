@@ -186,6 +186,7 @@ func (s *NATS) Run(ctx context.Context) error {
 // serve lets senders use a connection until it breaks or ctx ends.
 func (s *NATS) serve(ctx context.Context, nc *nats.Conn) error {
 	defer nc.Close()
+	defer context.AfterFunc(ctx, nc.Close)() // whatever waits for the server
 	s.logger.Info("nats connected", "server", nc.ConnectedUrlRedacted())
 	c, err := newNATSConn(nc, s.o.MaxPending)
 	if err != nil {

@@ -76,12 +76,12 @@ func newNATSConn(nc *nats.Conn, maxPending int) (*natsConn, error) {
 	return c, nil
 }
 
-// A server remembers the way of some 500 reply subjects, so this many slots spare
-// it a search for each acknowledgement. They keep it busy while answers need no more
-// than nearRoundTrip, and a farther server gets more in proportion.
+// A server remembers the way of about a thousand reply subjects, so this many slots
+// spare it a search for each acknowledgement. They keep it busy while answers need no
+// more than nearRoundTrip, and a farther server gets more in proportion.
 const (
-	nearWindow    = 480
-	nearRoundTrip = 2 * time.Millisecond
+	nearWindow    = 960
+	nearRoundTrip = 4 * time.Millisecond
 )
 
 // windowFor is how many messages should be under way on a connection: the
@@ -145,6 +145,18 @@ func (c *natsConn) take(f *flight, first, n int, into []*slot) []*slot {
 func (c *natsConn) put(s *slot) {
 	s.flight = nil
 	c.free = append(c.free, s)
+}
+
+// giveBack takes back the slots of messages that were not published, without the
+// first one's: a part of that message may be on its way.
+func (c *natsConn) giveBack(unused []*slot) {
+	for i, s := range unused {
+		if i == 0 {
+			delete(c.slots, s.number)
+			continue
+		}
+		c.put(s)
+	}
 }
 
 // drop takes slots out of use whose answers may come after their flight's end.

@@ -41,7 +41,9 @@ func (s *NATS) Send(ctx context.Context, topic string, queue int, batch []messag
 	late := s.land(ctx, c, f)
 
 	c.mu.Lock()
-	c.drop(f)
+	if f.answered < f.published {
+		c.drop(f)
+	}
 	c.window.Release(int64(f.acquired - f.released))
 	accepted = f.accepted()
 	failed := f.reason(accepted, refused, late)
@@ -64,7 +66,7 @@ func (s *NATS) publish(ctx context.Context, c *natsConn, f *flight, subject, top
 	slots := make([]*slot, 0, c.chunk)
 	for first := 0; first < len(batch); {
 		n := min(len(batch)-first, c.chunk)
-		if err := s.acquire(ctx, c, n); err != nil {
+		if err := s.acquire(ctx, c, f, n); err != nil {
 			return err
 		}
 		f.acquired += n
@@ -79,9 +81,7 @@ func (s *NATS) publish(ctx context.Context, c *natsConn, f *flight, subject, top
 		sent, err := s.publishPiece(c, e, slots, batch[first:first+n])
 
 		c.mu.Lock()
-		for _, unused := range slots[sent:] {
-			c.put(unused)
-		}
+		c.giveBack(slots[sent:])
 		free := f.launched(sent)
 		c.mu.Unlock()
 		if free > 0 {
@@ -105,18 +105,38 @@ func (s *NATS) publishPiece(c *natsConn, e *encoder, slots []*slot, ms []message
 			return i, err
 		}
 	}
+	e.msg.Data = nil // it is the spool's memory
 	return len(ms), nil
 }
 
-// acquire waits until n more messages may be under way.
-func (s *NATS) acquire(ctx context.Context, c *natsConn, n int) error {
+// acquire waits until n more messages may be under way. It gives up when what the
+// flight has under way itself is overdue, as nobody else would make room then.
+func (s *NATS) acquire(ctx context.Context, c *natsConn, f *flight, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if c.window.TryAcquire(int64(n)) {
 		return nil
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, s.o.AckTimeout, s.overdue())
+	for {
+		c.mu.Lock()
+		flying, answered := f.flying(), f.answered
+		c.mu.Unlock()
+		if err := s.acquireWithin(ctx, c, n); !errors.Is(err, errOverdue) {
+			return err
+		}
+		c.mu.Lock()
+		stuck := flying && f.answered == answered
+		c.mu.Unlock()
+		if stuck {
+			return s.overdue()
+		}
+	}
+}
+
+// acquireWithin waits for room no longer than an acknowledgement may take.
+func (s *NATS) acquireWithin(ctx context.Context, c *natsConn, n int) error {
+	limited, cancel := context.WithTimeoutCause(ctx, s.o.AckTimeout, errOverdue)
 	defer cancel()
 	defer context.AfterFunc(c.alive, cancel)()
 	if c.window.Acquire(limited, int64(n)) != nil {
@@ -125,8 +145,10 @@ func (s *NATS) acquire(ctx context.Context, c *natsConn, n int) error {
 	return nil
 }
 
+var errOverdue = errors.New("no acknowledgement")
+
 func (s *NATS) overdue() error {
-	return fmt.Errorf("no acknowledgement within %s", s.o.AckTimeout)
+	return fmt.Errorf("%w within %s", errOverdue, s.o.AckTimeout)
 }
 
 // land waits for the outcome of all that was published. The error says why some
