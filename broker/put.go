@@ -25,10 +25,10 @@ type putter struct {
 	batches  sync.Pool // of *spool.Batch
 }
 
-// put stores messages of one topic as one burst. When it returns nil all of them
-// are durable; when it returns an error with a code that refuses (13, 16, 17, 29)
-// none was taken; any other error leaves their fate unknown, and sending them
-// again with the same unique keys is right. Messages with a negative QueueID go
+// put stores messages of one topic together, in one segment. When it returns nil
+// all of them are durable; when it returns an error with a code that refuses (13,
+// 16, 17, 29) none was taken; any other error leaves the fate of all of them
+// unknown, and sending them again with the same unique keys is right. Messages with a negative QueueID go
 // together to a queue that the engine chooses. reserve lets them into a store
 // that is at its limit.
 func (p *putter) put(ctx context.Context, topicName string, from netip.AddrPort, messages []message.Message, reserve bool) ([]PutResult, error) {
@@ -37,27 +37,13 @@ func (p *putter) put(ctx context.Context, topicName string, from netip.AddrPort,
 	if reserve {
 		batch.UseReserve()
 	}
-	results := make([]PutResult, len(messages))
-	chosen := int32(-1)
-	for i := range messages {
-		m := messages[i]
-		if m.QueueID < 0 {
-			m.QueueID = chosen
-		}
-		topic, queueID, err := p.admit([]byte(topicName), []byte(message.TopicAutoCreate), m.QueueID, 0)
-		if err == nil {
-			m.Topic, m.QueueID, m.BornHost, m.StoreHost = topic.Name, queueID, from, p.storeHost
-			results[i], err = p.stage(batch, &m)
-		}
-		if err != nil {
-			p.counters.refused.Add(int64(len(messages)))
-			return nil, err
-		}
-		if messages[i].QueueID < 0 {
-			chosen = queueID
-		}
+	results, err := p.stageAll(batch, topicName, from, messages)
+	if err == nil {
+		err = batch.Join()
 	}
-	err := p.spool.Append(batch)
+	if err == nil {
+		err = p.spool.Append(batch)
+	}
 	if err == nil {
 		err = p.spool.WaitDurable(ctx, batch.End())
 	}
@@ -71,6 +57,29 @@ func (p *putter) put(ctx context.Context, topicName string, from netip.AddrPort,
 	}
 	p.counters.stored.Add(int64(len(messages)))
 	p.counters.storedBytes.Add(int64(batch.Size()))
+	return results, nil
+}
+
+func (p *putter) stageAll(batch *spool.Batch, topicName string, from netip.AddrPort, messages []message.Message) ([]PutResult, error) {
+	results := make([]PutResult, len(messages))
+	chosen := int32(-1)
+	for i, m := range messages {
+		choose := m.QueueID < 0
+		if choose {
+			m.QueueID = chosen
+		}
+		topic, queueID, err := p.admit([]byte(topicName), []byte(message.TopicAutoCreate), m.QueueID, 0)
+		if err != nil {
+			return nil, err
+		}
+		if choose {
+			chosen = queueID
+		}
+		m.Topic, m.QueueID, m.BornHost, m.StoreHost = topic.Name, queueID, from, p.storeHost
+		if results[i], err = p.stage(batch, &m); err != nil {
+			return nil, err
+		}
+	}
 	return results, nil
 }
 

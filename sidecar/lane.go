@@ -35,7 +35,8 @@ func (s laneState) String() string {
 
 // lane forwards one local queue to one upstream, in order. It has at most one
 // batch under way, and its cursor moves by the prefix that the upstream
-// accepted, so a crash at any point sends again at most that batch.
+// accepted. So a clean stop sends again at most that batch, and a crash what was
+// accepted since the cursors were last saved.
 type lane struct {
 	upstream string
 	queue    *spool.Queue
