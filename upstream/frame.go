@@ -131,15 +131,8 @@ func appendPair(dst, name, value []byte) []byte {
 	return append(dst, 0x02)
 }
 
-// uniqueKey is by what an upstream or its readers recognise a message again.
-func uniqueKey(m *message.Message) string {
-	if key, ok := message.Property(m.Properties, message.PropertyUniqueKey); ok {
-		return string(key)
-	}
-	return fallbackKey(m)
-}
-
-// fallbackKey names a message by its place in the local log.
+// fallbackKey names a message that has no unique key, by which an upstream or its
+// readers would recognise it again: by its place in the local log.
 func fallbackKey(m *message.Message) string {
 	return message.OffsetID(m.StoreHost, m.PhysicalOffset)
 }
