@@ -10,6 +10,9 @@ const (
 	// fillChunk is what one fill step writes and syncs. A flush of the active
 	// segment that meets a step waits for at most this much.
 	fillChunk = 1 << 20
+	// fillIdleChunk is the same for a segment that nobody writes to: fewer, larger
+	// steps disturb the flushes of the one written to less.
+	fillIdleChunk = 8 << 20
 	// fillLead is the distance that a fill step keeps from the writer, so that
 	// the writer seldom has to wait for a step.
 	fillLead = 256 << 10
@@ -53,7 +56,7 @@ func (f *filler) reserve(from, to, size int64) {
 
 // begin chooses the next step; ok is false when none is due: the segment is
 // filled up, or filled for window bytes beyond the writer.
-func (f *filler) begin(size, window int64) (from, to int64, ok bool) {
+func (f *filler) begin(size, window, chunk int64) (from, to int64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	from = f.frontier
@@ -67,7 +70,7 @@ func (f *filler) begin(size, window int64) (from, to int64, ok bool) {
 	if from > f.reserved+window {
 		return 0, 0, false
 	}
-	f.from, f.to = from, min(from+fillChunk, size)
+	f.from, f.to = from, min(from+chunk, size)
 	return f.from, f.to, true
 }
 
@@ -93,35 +96,49 @@ type zeroFiller interface {
 // FillStep fills the next part of the segment with zeros, at most window bytes
 // ahead of the writer, and syncs it. It reports whether it did anything. One
 // goroutine calls it.
-func (s *Segment) FillStep(window int64) (bool, error) { return s.fillStep(window, false) }
+func (s *Segment) FillStep(window int64) (bool, error) {
+	s.fileMu.RLock()
+	defer s.fileMu.RUnlock()
+	return s.fillLocked(window, fillChunk, func(from, to int64) error {
+		if _, err := s.file.WriteAt(s.seq.zeros[:to-from], from); err != nil {
+			return err
+		}
+		return s.file.Sync()
+	})
+}
 
 // FillIdleStep is FillStep for a segment that nobody writes to yet: it may be
 // cheaper, but would hold up a writer.
-func (s *Segment) FillIdleStep() (bool, error) { return s.fillStep(s.seq.size, true) }
-
-func (s *Segment) fillStep(window int64, idle bool) (bool, error) {
-	if s.fill.done.Load() {
-		return false, nil
+func (s *Segment) FillIdleStep() (bool, error) {
+	did, err := s.fillDirect()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return s.FillStep(s.seq.size)
 	}
+	return did, err
+}
+
+func (s *Segment) fillDirect() (bool, error) {
 	s.fileMu.RLock()
 	defer s.fileMu.RUnlock()
-	if s.file == nil {
+	direct, ok := s.file.(zeroFiller)
+	if s.file != nil && !ok {
+		return false, errors.ErrUnsupported
+	}
+	return s.fillLocked(s.seq.size, fillIdleChunk, func(from, to int64) error {
+		return direct.FillZeros(from, to-from)
+	})
+}
+
+// fillLocked does one step of at most chunk bytes. Called with fileMu held.
+func (s *Segment) fillLocked(window, chunk int64, fill func(from, to int64) error) (bool, error) {
+	if s.fill.done.Load() || s.file == nil {
 		return false, nil
 	}
-	from, to, ok := s.fill.begin(s.seq.size, window)
+	from, to, ok := s.fill.begin(s.seq.size, window, chunk)
 	if !ok {
 		return false, nil
 	}
-	if z, ok := s.file.(zeroFiller); ok && idle {
-		if err := z.FillZeros(from, to-from); !errors.Is(err, errors.ErrUnsupported) {
-			s.fill.end(err == nil)
-			return true, err
-		}
-	}
-	_, err := s.file.WriteAt(s.seq.zeros[:to-from], from)
+	err := fill(from, to)
 	s.fill.end(err == nil)
-	if err == nil {
-		err = s.file.Sync()
-	}
 	return true, err
 }
