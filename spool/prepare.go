@@ -119,8 +119,14 @@ func (s *Spool) runPrepare(ctx context.Context) error {
 	}
 }
 
-// fillStep fills a step of the segment written to, or of the next one.
+// fillStep fills a step of the segment written to, or of the next one. Blocks
+// that were written before make a flush cheap. Under FlushAsync nobody waits for
+// one, and writing everything twice would only cost: half the throughput where
+// the filler has to keep up with a fast writer, and twice the wear of flash.
 func (s *Spool) fillStep() (bool, error) {
+	if s.o.Flush == FlushAsync {
+		return false, nil
+	}
 	last := s.seq.Last()
 	did, err := last.FillStep(fillWindow)
 	if did || err != nil {
