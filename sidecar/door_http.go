@@ -30,7 +30,10 @@ type httpDoor struct {
 	put      putFunc
 	queues   func(topic string) int // queues of a local topic, to choose by ordering key
 	maxBody  int64
-	log      *slog.Logger
+	room     bodyRoom
+
+	maxMessage int
+	log        *slog.Logger
 }
 
 // putFunc stores messages of one topic durably; it is the engine's Put.
@@ -41,7 +44,8 @@ func newHTTPDoor(o Options, put putFunc, queues func(string) int, health *health
 	if err != nil {
 		return nil, fmt.Errorf("open the HTTP door: %w", err)
 	}
-	d := &httpDoor{listener: listener, put: put, queues: queues, maxBody: o.HTTP.MaxBody, log: o.Logger}
+	d := &httpDoor{listener: listener, put: put, queues: queues, maxBody: o.HTTP.MaxBody, maxMessage: o.MaxMessage, log: o.Logger}
+	d.room.limit = max(2*o.HTTP.MaxBody, minBodyRoom)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/topics/{topic}/messages", d.postMessages)
 	mux.HandleFunc("GET /healthz", health.serveHealth)
@@ -87,13 +91,12 @@ func (d *httpDoor) postMessages(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, protocol.InvalidParameter, err)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.maxBody))
+	room := &allowance{room: &d.room}
+	defer room.giveBack()
+	body, err := io.ReadAll(room.reader(http.MaxBytesReader(w, r.Body, d.maxBody)))
 	if err != nil {
-		if tooBig := (*http.MaxBytesError)(nil); errors.As(err, &tooBig) {
-			refuse(w, http.StatusRequestEntityTooLarge, protocol.MessageIllegal,
-				fmt.Errorf("the request body is over the limit of %d bytes", tooBig.Limit))
-		}
-		return // the client is gone
+		refuseBody(w, err)
+		return
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	batch := kind == "application/x-ndjson" || kind == "application/ndjson"
@@ -107,6 +110,13 @@ func (d *httpDoor) postMessages(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, protocol.MessageIllegal, err)
 		return
 	}
+	for _, m := range posted {
+		if size := len(m.message.Body); size > d.maxMessage {
+			refuse(w, http.StatusRequestEntityTooLarge, protocol.MessageIllegal,
+				fmt.Errorf("the message body of %d bytes is over the limit of %d", size, d.maxMessage))
+			return
+		}
+	}
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	stored, err := d.store(r.Context(), topic, from, posted)
 	if err != nil {
@@ -118,6 +128,22 @@ func (d *httpDoor) postMessages(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"messages": stored})
 	} else {
 		answer(w, http.StatusOK, stored[0])
+	}
+}
+
+// refuseBody answers a request whose body could not be read whole. Silence would
+// become a 200, and a 200 says "stored".
+func refuseBody(w http.ResponseWriter, err error) {
+	tooBig := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.As(err, &tooBig):
+		refuse(w, http.StatusRequestEntityTooLarge, protocol.MessageIllegal,
+			fmt.Errorf("the request body is over the limit of %d bytes", tooBig.Limit))
+	case errors.Is(err, errNoRoom):
+		w.Header().Set("Connection", "close") // the rest of the body is not waited for
+		refuse(w, http.StatusTooManyRequests, protocol.SystemBusy, err)
+	default:
+		refuse(w, http.StatusBadRequest, protocol.MessageIllegal, fmt.Errorf("the request body ended early: %w", err))
 	}
 }
 

@@ -81,7 +81,7 @@ func parseLines(body []byte) ([]postedMessage, error) {
 		var l line
 		decoder := json.NewDecoder(bytes.NewReader(text))
 		decoder.DisallowUnknownFields()
-		err := decoder.Decode(&l)
+		err := plainly(decoder.Decode(&l))
 		if err == nil {
 			if _, more := decoder.Token(); more != io.EOF {
 				err = errors.New("more than one JSON value")
@@ -104,6 +104,18 @@ func parseLines(body []byte) ([]postedMessage, error) {
 		return nil, errors.New("the batch has no line")
 	}
 	return posted, nil
+}
+
+// plainly says what a value of the wrong type is without naming Go types.
+func plainly(err error) error {
+	wrong := (*json.UnmarshalTypeError)(nil)
+	switch {
+	case !errors.As(err, &wrong):
+		return err
+	case wrong.Field == "":
+		return fmt.Errorf("want an object, have %s", wrong.Value)
+	}
+	return fmt.Errorf("%s: want a string, have %s", strings.TrimPrefix(wrong.Field, "attributes."), wrong.Value)
 }
 
 func (l *line) content() ([]byte, error) {

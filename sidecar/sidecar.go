@@ -63,6 +63,9 @@ func (o *Options) setDefaults() {
 	if o.DefaultQueues == 0 {
 		o.DefaultQueues = 4
 	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = 4 << 20
+	}
 	if o.HTTP.MaxBody == 0 {
 		o.HTTP.MaxBody = 16 << 20
 	}
