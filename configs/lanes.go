@@ -35,7 +35,7 @@ func (k *checker) upstream(key string, u Upstream) {
 	k.positive(key+".timeout", u.Timeout)
 	k.positive(key+".backoff.min", u.Backoff.Min)
 	if u.Backoff.Max < u.Backoff.Min {
-		k.failf(key+".backoff.max", "%s is less than min, %s", u.Backoff.Max, u.Backoff.Min)
+		k.clash(key+".backoff.max", key+".backoff.min", "%s is less than min, %s", u.Backoff.Max, u.Backoff.Min)
 	}
 	if u.Batch.Messages < 1 || u.Batch.Messages > 65536 {
 		k.failf(key+".batch.messages", "want 1 to 65536, have %d", u.Batch.Messages)

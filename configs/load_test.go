@@ -260,3 +260,30 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+// The file that "config default" prints is one to start from: it must load as it is.
+func TestPrintedDefaultsAreAFile(t *testing.T) {
+	c := load(t, Loader{File: write(t, DefaultYAML())})
+	if c.Broker.FlushInterval != defaultFlushInterval || c.Sidecar.FlushInterval != defaultFlushInterval {
+		t.Errorf("flush intervals %s and %s, the checker holds %s for the default", c.Broker.FlushInterval, c.Sidecar.FlushInterval, defaultFlushInterval)
+	}
+	if changed := Changes(load(t, Loader{}), c); len(changed) > 0 {
+		t.Errorf("as a file, the defaults change %v", changed)
+	}
+}
+
+// What clashes with a default is told at the place that somebody wrote.
+func TestClashesNameWhatWasSet(t *testing.T) {
+	for set, want := range map[string]string{
+		"broker.listen=0.0.0.0:10911":            "--set: broker.advertise: must be given",
+		"broker.store.segment=1MiB":              "--set: broker.max_message: a message of 4MiB does not fit",
+		"sidecar.store.segment=1GiB":             "",
+		"sidecar.upstreams.core.backoff.min=2m":  "--set: sidecar.upstreams.core.backoff.max: 1m is less than min, 2m",
+		"sidecar.upstreams.core.backoff.max=1ms": "--set: sidecar.upstreams.core.backoff.max",
+	} {
+		_, err := Loader{Set: []string{set}}.Load()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: error is %v, want %q", set, err, want)
+		}
+	}
+}

@@ -21,6 +21,9 @@ const (
 	MaxBatchBytes  Size  = 4 << 20  // what a RocketMQ broker takes in one request by default
 )
 
+// defaultFlushInterval is that of default.yaml.
+const defaultFlushInterval = Duration(500e6)
+
 // checker collects what is wrong with a Config.
 type checker struct {
 	c        *Config
@@ -29,6 +32,16 @@ type checker struct {
 
 func (k *checker) failf(key, format string, args ...any) {
 	k.problems = append(k.problems, Problem{Key: key, Origin: k.c.nearestOrigin(key), Text: fmt.Sprintf(format, args...)})
+}
+
+// clash reports a value that does not go with that of another key. Where the one is a
+// default, the place to look at is where the other was set.
+func (k *checker) clash(key, other, format string, args ...any) {
+	origin := k.c.nearestOrigin(key)
+	if !k.c.given(key) && k.c.given(other) {
+		origin = k.c.Origin(other)
+	}
+	k.problems = append(k.problems, Problem{Key: key, Origin: origin, Text: fmt.Sprintf(format, args...)})
 }
 
 // Validate checks the whole configuration and returns everything that is wrong, as Problems.
@@ -117,7 +130,8 @@ func (k *checker) flush(key, mode string, interval Duration) {
 	if interval < Duration(1e6) || interval > Duration(60e9) {
 		k.failf(key+".flush_interval", "want 1ms to 1m, have %s", interval)
 	}
-	if mode == FlushSync && k.c.given(key+".flush_interval") {
+	// A file may spell out every default, as the one that "config default" prints does.
+	if mode == FlushSync && interval != defaultFlushInterval && k.c.given(key+".flush_interval") {
 		k.failf(key+".flush_interval", "has no effect under flush: sync (%s)", k.c.Origin(key+".flush"))
 	}
 }
@@ -129,7 +143,7 @@ func (k *checker) store(key string, s Store) {
 		k.failf(key+".segment", "want a multiple of %d bytes, have %s", SegmentUnit, s.Segment)
 	}
 	if s.MaxBytes != 0 && s.MaxBytes < MinSegments*s.Segment {
-		k.failf(key+".max_bytes", "want 0 (no limit) or at least %d segments of %s, have %s", MinSegments, s.Segment, s.MaxBytes)
+		k.clash(key+".max_bytes", key+".segment", "want 0 (no limit) or at least %d segments of %s, have %s", MinSegments, s.Segment, s.MaxBytes)
 	}
 	if s.MaxAge < 0 {
 		k.failf(key+".max_age", "want 0 (no limit) or a positive duration, have %s", s.MaxAge)
@@ -140,7 +154,7 @@ func (k *checker) message(key string, maxMessage Size, queues int64, s Store) {
 	if maxMessage < 1024 || maxMessage > MaxMessageSize {
 		k.failf(key+".max_message", "want 1KiB to %s, have %s", MaxMessageSize, maxMessage)
 	} else if maxMessage >= s.Segment && s.Segment >= MinSegment {
-		k.failf(key+".max_message", "a message of %s does not fit into a segment of %s; lower the one or raise the other", maxMessage, s.Segment)
+		k.clash(key+".max_message", key+".store.segment", "a message of %s does not fit into a segment of %s; lower the one or raise the other", maxMessage, s.Segment)
 	}
 	if queues < 1 || queues > MaxQueues {
 		k.failf(key+".default_queues", "want 1 to %d, have %d", MaxQueues, queues)
@@ -188,7 +202,7 @@ func (k *checker) listen(key, address string) {
 func (k *checker) advertise(key, listen, advertise string) {
 	if advertise == "" {
 		if host, _, err := net.SplitHostPort(listen); err == nil && unspecified(host) {
-			k.failf(key+".advertise", "must be given: clients cannot dial the listen address %s", listen)
+			k.clash(key+".advertise", key+".listen", "must be given: clients cannot dial the listen address %s", listen)
 		}
 		return
 	}

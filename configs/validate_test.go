@@ -42,6 +42,7 @@ func TestValidate(t *testing.T) {
 		{"name server twice", []string{"broker.namesrv=a:1,a:1"}, "given twice"},
 		{"name server port 0", []string{"broker.namesrv=a:0"}, "no valid port"},
 		{"interval under sync", []string{"broker.flush_interval=1s"}, "has no effect under flush: sync"},
+		{"default interval under sync", []string{"broker.flush_interval=500ms"}, ""},
 		{"interval under async", []string{"broker.flush=async", "broker.flush_interval=1s"}, ""},
 		{"interval too long", []string{"broker.flush=async", "broker.flush_interval=2h"}, "want 1ms to 1m"},
 		{"segment too small", []string{"broker.store.segment=32KiB"}, "want 64KiB to 1GiB, have 32KiB"},
