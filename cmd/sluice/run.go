@@ -74,7 +74,10 @@ func run(ctx context.Context, l configs.Loader, c *configs.Config, profile strin
 
 	note.tell("READY=1")
 	printBanner(out, c, p)
-	context.AfterFunc(ctx, func() { note.tell("STOPPING=1") })
+	context.AfterFunc(ctx, func() {
+		log.Info("stopping", "within", stopWithin)
+		note.tell("STOPPING=1")
+	})
 	if err := p.run(ctx, stopWithin); err != nil {
 		return err
 	}

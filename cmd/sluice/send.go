@@ -135,6 +135,9 @@ func lines(in io.Reader) func() ([]byte, error) {
 				return scanner.Bytes(), nil
 			}
 		}
+		if errors.Is(scanner.Err(), bufio.ErrTooLong) {
+			return nil, fmt.Errorf("read stdin: the next line is longer than %d bytes", maxLine)
+		}
 		if err := scanner.Err(); err != nil {
 			return nil, fmt.Errorf("read stdin: %w", err)
 		}
