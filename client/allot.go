@@ -42,16 +42,32 @@ func (p *PushConsumer) rebalanceLoop(ctx context.Context) error {
 func (p *PushConsumer) rebalance(ctx context.Context) (complete bool) {
 	complete = true
 	for _, topic := range slices.Sorted(maps.Keys(p.subs)) {
-		if err := p.rebalanceTopic(ctx, topic); err != nil && ctx.Err() == nil {
-			// A group's retry topic exists only where a broker made it.
-			if errors.Is(err, ErrTopicNotFound) && strings.HasPrefix(topic, message.RetryPrefix) {
-				continue
-			}
-			complete = false
-			p.c.logger.Warn("queues not divided", "group", p.o.Group, "topic", topic, "error", err)
+		err := p.rebalanceTopic(ctx, topic)
+		if ctx.Err() != nil {
+			continue
 		}
+		// A group's retry topic exists only where a broker made it.
+		if errors.Is(err, ErrTopicNotFound) && strings.HasPrefix(topic, message.RetryPrefix) {
+			continue
+		}
+		complete = complete && err == nil
+		p.tell(topic, err)
 	}
 	return complete
+}
+
+// tell logs that a topic cannot be divided, and that it can again. It is tried
+// every second: the same reason is told once.
+func (p *PushConsumer) tell(topic string, err error) {
+	before, failing := p.undone[topic]
+	switch {
+	case err == nil && failing:
+		delete(p.undone, topic)
+		p.c.logger.Info("queues divided", "group", p.o.Group, "topic", topic)
+	case err != nil && before != err.Error():
+		p.undone[topic] = err.Error()
+		p.c.logger.Warn("queues not divided; trying again until they are", "group", p.o.Group, "topic", topic, "error", err)
+	}
 }
 
 func (p *PushConsumer) rebalanceTopic(ctx context.Context, topic string) error {

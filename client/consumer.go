@@ -119,7 +119,8 @@ type PushConsumer struct {
 	mu     sync.Mutex
 	queues map[protocol.MessageQueue]*processQueue
 
-	greeted map[string]bool // brokers that had a heartbeat; for rebalancing only
+	greeted map[string]bool   // brokers that had a heartbeat; for rebalancing only
+	undone  map[string]string // why topics were not divided, as it was logged; likewise
 }
 
 // NewPushConsumer checks o; Run does the rest.
@@ -134,6 +135,7 @@ func NewPushConsumer(c *Client, o PushOptions) (*PushConsumer, error) {
 		wake:    make(chan struct{}, 1),
 		queues:  make(map[protocol.MessageQueue]*processQueue),
 		greeted: make(map[string]bool),
+		undone:  make(map[string]string),
 	}
 	wanted := maps.Clone(o.Subscriptions)
 	wanted[message.RetryTopic(o.Group)] = subscribeAll
