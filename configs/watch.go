@@ -23,6 +23,8 @@ type Watcher struct {
 	Running *Config                           // what the process was started with
 	Hurry   <-chan os.Signal                  // a receive reads the file at once, even unchanged; may be nil
 	Report  func(changed []string, err error) // told of every reload: keys applied, or why refused
+
+	refused bool // the last report was an error: that the file is right again is news
 }
 
 // Watch reloads the configuration whenever its file changes, until ctx ends. A new
@@ -127,13 +129,14 @@ func (w *Watcher) reload(last []byte, hurried bool, apply func(old, new *Config)
 		}
 	}
 	w.Running = next
-	if len(changed) > 0 || hurried {
+	if len(changed) > 0 || hurried || w.refused {
 		w.report(changed, nil)
 	}
 	return data
 }
 
 func (w *Watcher) report(changed []string, err error) {
+	w.refused = err != nil
 	if w.Report != nil {
 		w.Report(changed, err)
 	}

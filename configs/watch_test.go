@@ -197,3 +197,18 @@ func TestReloadableKeysExist(t *testing.T) {
 		}
 	}
 }
+
+// After a refusal, that the file is as the process runs is news: someone has mended it.
+func TestMendedFileIsReported(t *testing.T) {
+	const good = "log: {level: warn}\n"
+	file := write(t, good)
+	w := watch(t, file, nil)
+	replace(t, file, "lgo: {}\n")
+	if r := w.next(); r.err == nil {
+		t.Fatal("an unknown key is taken")
+	}
+	replace(t, file, good)
+	if r := w.next(); r.err != nil || len(r.changed) > 0 {
+		t.Fatalf("the mended file: %v", r)
+	}
+}

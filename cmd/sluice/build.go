@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -32,10 +34,28 @@ func (p *process) build(c *configs.Config) error {
 			continue
 		}
 		if err := role.build(c); err != nil {
-			return fmt.Errorf("%s: %w", role.name, err)
+			return named(c, role.name, err)
 		}
 	}
 	return nil
+}
+
+// named says whose error it is: the key's of an address that cannot be listened on, else the role's.
+func named(c *configs.Config, role string, err error) error {
+	var refused *net.OpError
+	if errors.As(err, &refused) && refused.Op == "listen" && refused.Addr != nil {
+		for key, address := range map[string]string{
+			"namesrv.listen":                c.Namesrv.Listen,
+			"broker.listen":                 c.Broker.Listen,
+			"sidecar.doors.rocketmq.listen": c.Sidecar.Doors.RocketMQ.Listen,
+			"sidecar.doors.http.listen":     c.Sidecar.Doors.HTTP.Listen,
+		} {
+			if strings.HasPrefix(key, role) && address == refused.Addr.String() {
+				return fmt.Errorf("%s: %w", key, refused)
+			}
+		}
+	}
+	return fmt.Errorf("%s: %w", role, err)
 }
 
 func (p *process) buildNamesrv(c *configs.Config) error {

@@ -30,7 +30,8 @@ func newConsume() *cobra.Command {
 		Long: `Print messages as a member of a consumer group, until interrupted or until --count messages are
 printed. What is printed is committed: the group goes on from there next time.
 
---from counts only where the group has not consumed yet. TIME is RFC 3339 (2026-01-31T08:00:00Z) or
+--from counts only where the group has not consumed yet; while a queue's first message is still in the
+memory of its broker, brokers let a new group begin there, whatever --from says. TIME is RFC 3339 (2026-01-31T08:00:00Z) or
 a duration that lies back (15m).`,
 		Example: `  sluice consume orders --group billing
   sluice consume orders --group test --from first --count 10 --json

@@ -226,7 +226,8 @@ func TestRunRefuses(t *testing.T) {
 		code int
 		err  string
 	}{
-		{[]string{"--set", "roles=namesrv", "--set", "namesrv.listen=" + busy.Addr().String()}, exitFailure, "address already in use"},
+		{[]string{"--set", "roles=namesrv", "--set", "namesrv.listen=" + busy.Addr().String()}, exitFailure, "sluice: namesrv.listen: listen tcp"},
+		{[]string{"--set", "roles=sidecar", "--set", "sidecar.doors.http.listen=" + busy.Addr().String()}, exitFailure, "sluice: sidecar.doors.http.listen: listen tcp"},
 		{[]string{"--set", "rols=x"}, exitUsage, "the nearest known key is roles"},
 		{[]string{"--pprof", "0.0.0.0:6060"}, exitUsage, "is not a loopback address"},
 		{[]string{"--set", "roles=broker", "--set", "broker.tls={cert: /none.pem, key: /none.key}"}, exitFailure, "load the certificate"},

@@ -75,6 +75,10 @@ func users(topic string, info *protocol.ClusterInfo) bool {
 	if _, ok := info.BrokerAddrTable[topic]; ok {
 		return false
 	}
+	// Newer brokers have system topics that this binary does not know, under one prefix.
+	if strings.HasPrefix(strings.ToLower(topic), message.SystemTopicPrefix) {
+		return false
+	}
 	return !message.IsSystemTopic(topic) && !strings.HasPrefix(topic, message.RetryPrefix) &&
 		!strings.HasPrefix(topic, message.DeadLetterPrefix)
 }
