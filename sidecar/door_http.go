@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/sluicemq/sluice/broker"
@@ -100,12 +101,7 @@ func (d *httpDoor) postMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	batch := kind == "application/x-ndjson" || kind == "application/ndjson"
-	var posted []postedMessage
-	if batch {
-		posted, err = parseLines(body)
-	} else {
-		posted, err = parseSingle(r, body)
-	}
+	posted, err := parse(r, body, batch)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, protocol.MessageIllegal, err)
 		return
@@ -129,6 +125,20 @@ func (d *httpDoor) postMessages(w http.ResponseWriter, r *http.Request) {
 	} else {
 		answer(w, http.StatusOK, stored[0])
 	}
+}
+
+func parse(r *http.Request, body []byte, batch bool) ([]postedMessage, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	if err := checkAttributes(r, query, batch); err != nil {
+		return nil, err
+	}
+	if batch {
+		return parseLines(body)
+	}
+	return parseSingle(r, query, body)
 }
 
 // refuseBody answers a request whose body could not be read whole. Silence would

@@ -134,6 +134,9 @@ func TestBadPostsAreRefusedWhole(t *testing.T) {
 		"property no text":   {ndjson, lines(`{"body":"x","properties":{"a":1}}`), "", 400, "line 3: properties: want a string, have number"},
 		"tag no text":        {ndjson, lines(`{"body":"x","tag":["a"]}`), "", 400, "line 3: tag: want a string, have array"},
 		"no object":          {ndjson, lines(`[1]`), "", 400, "line 3: want an object, have array"},
+		"query of a batch":   {ndjson, lines(`{"body":"x"}`), "?tag=t", 400, "attributes of a batch are in its lines"},
+		"unknown attribute":  {"", "x", "?orderingkey=k", 400, `query parameter "orderingkey": known are id, key, tag, ordering_key, delay`},
+		"broken query":       {"", "x", "?key=%zz", 400, "query: "},
 		"no lines":           {ndjson, "\n\n", "", 400, "no line"},
 		"separator in key":   {"", "x", "?key=a%01b", 400, "0x01"},
 		"message too big":    {"", strings.Repeat("x", 10_001), "", 413, "10001 bytes is over the limit of 10000"},
@@ -161,6 +164,14 @@ func TestBadPostsAreRefusedWhole(t *testing.T) {
 	up.wantBodies(t, "orders/0", 1, []string{"last"})
 	if at := up.of("orders/0")[0].offset; at != 0 {
 		t.Errorf("refused messages took %d offsets", at)
+	}
+}
+
+func TestMisspeltHeaderIsRefused(t *testing.T) {
+	s, _ := upstreamOf(t, oneQueue(10))
+	status, text := s.post("/v1/topics/orders/messages", "", "x", "X-Sluice-OrderingKey", "k")
+	if status != http.StatusBadRequest || !strings.Contains(text, "header X-Sluice-Orderingkey: known are") {
+		t.Errorf("answer is %d %s, want 400", status, text)
 	}
 }
 

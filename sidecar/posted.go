@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -42,21 +43,52 @@ type line struct {
 
 const maxBatchLines = 10_000
 
+// attributeNames are the attributes of a single message by their name in the query;
+// the header is X-Sluice- and the same name with - for _.
+var attributeNames = [...]string{"id", "key", "tag", "ordering_key", "delay"}
+
+const attributePrefix = "X-Sluice-"
+
+func attributeHeader(name string) string {
+	return http.CanonicalHeaderKey(attributePrefix + strings.ReplaceAll(name, "_", "-"))
+}
+
+// checkAttributes refuses what is spelt like an attribute and is none: a message
+// without the ordering key that its producer gave it would lose its order in silence.
+// A batch has its attributes in its lines.
+func checkAttributes(r *http.Request, query url.Values, batch bool) error {
+	known := map[string]bool{}
+	for _, name := range attributeNames {
+		known[name], known[attributeHeader(name)] = !batch, !batch
+	}
+	where := "known are " + strings.Join(attributeNames[:], ", ")
+	if batch {
+		where = "attributes of a batch are in its lines"
+	}
+	for name := range query {
+		if !known[name] {
+			return fmt.Errorf("query parameter %q: %s", name, where)
+		}
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, attributePrefix) && !known[name] {
+			return fmt.Errorf("header %s: %s", name, where)
+		}
+	}
+	return nil
+}
+
 // parseSingle takes the body as it is, and attributes from X-Sluice-… headers or
 // from the query. The header wins.
-func parseSingle(r *http.Request, body []byte) ([]postedMessage, error) {
-	get := func(header, query string) string {
-		if v := r.Header.Get(header); v != "" {
+func parseSingle(r *http.Request, query url.Values, body []byte) ([]postedMessage, error) {
+	get := func(name string) string {
+		if v := r.Header.Get(attributeHeader(name)); v != "" {
 			return v
 		}
-		return r.URL.Query().Get(query)
+		return query.Get(name)
 	}
 	a := attributes{
-		ID:          get("X-Sluice-Id", "id"),
-		Key:         get("X-Sluice-Key", "key"),
-		Tag:         get("X-Sluice-Tag", "tag"),
-		OrderingKey: get("X-Sluice-Ordering-Key", "ordering_key"),
-		Delay:       get("X-Sluice-Delay", "delay"),
+		ID: get("id"), Key: get("key"), Tag: get("tag"), OrderingKey: get("ordering_key"), Delay: get("delay"),
 	}
 	p, err := a.post(body, time.Now())
 	if err != nil {
