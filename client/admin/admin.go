@@ -57,7 +57,10 @@ func Masters(ctx context.Context, c *client.Client, cluster string) ([]string, e
 	}
 	slices.Sort(addrs)
 	if len(addrs) == 0 {
-		return nil, fmt.Errorf("no master broker in cluster %q", cluster)
+		if cluster == "" {
+			return nil, errors.New("no master broker: none with id 0 is registered")
+		}
+		return nil, fmt.Errorf("no master broker in cluster %q: none with id 0 is registered", cluster)
 	}
 	return addrs, nil
 }

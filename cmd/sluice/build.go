@@ -84,6 +84,10 @@ func (p *process) buildBroker(c *configs.Config) error {
 	if err != nil {
 		return err
 	}
+	if b.ID > 0 {
+		p.log.Warn("clients send to the broker with id 0 only, and nothing is copied from there to this one",
+			"role", configs.RoleBroker, "broker", b.Name, "id", b.ID)
+	}
 	dir := filepath.Join(c.Data, "broker")
 	store, err := p.openStore("broker", storeOptions(dir, b.Flush, b.FlushInterval, b.Store, b.MaxMessage))
 	if err != nil {

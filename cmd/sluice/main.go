@@ -56,6 +56,15 @@ func execute(ctx context.Context, args []string, s streams) int {
 			started = true
 			return run(cmd, args)
 		}
+		if check := cmd.Args; check != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				err := check(cmd, args)
+				if err == nil || isUsage(err) {
+					return err
+				}
+				return usagef("%v; usage: %s", err, cmd.UseLine())
+			}
+		}
 	})
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -39,7 +39,7 @@ func TestExitCodesAndOneLineErrors(t *testing.T) {
 		{[]string{"config", "show"}, exitOK, ""},
 		{[]string{"versoin"}, exitUsage, `did you mean "version"`},
 		{[]string{"config", "chek"}, exitUsage, `unknown command "chek" for "sluice config"`},
-		{[]string{"config", "check"}, exitUsage, "accepts 1 arg"},
+		{[]string{"config", "check"}, exitUsage, "accepts 1 arg(s), received 0; usage: sluice config check FILE"},
 		{[]string{"version", "--loud"}, exitUsage, "unknown flag"},
 		{[]string{"config", "check", file}, exitUsage, "2 problems"},
 		{[]string{"config", "check", file + ".none"}, exitUsage, "no such file"},
