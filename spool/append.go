@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/sluicemq/sluice/protocol/message"
 	"github.com/sluicemq/sluice/spool/segment"
@@ -47,10 +48,7 @@ func (s *Spool) appendLocked(b *Batch) error {
 		b.fail(0, len(b.entries), err)
 		return err
 	}
-	now := s.o.Now().UnixMilli()
-	if now > s.w.last {
-		s.w.last = now // stands still while the clock is behind
-	}
+	s.advanceTime(b.reserve)
 	var first error
 	for i := 0; i < len(b.entries); {
 		end, err := s.appendRun(b, i)
@@ -63,6 +61,29 @@ func (s *Spool) appendLocked(b *Batch) error {
 		i = end
 	}
 	return first
+}
+
+// maxClockLag is how far the wall clock may be behind the newest message before
+// the log gives in.
+const maxClockLag = time.Hour
+
+// advanceTime sets the store time of the next messages. Within a segment it
+// never falls: while the clock is behind, it stands still. If the clock is far
+// behind, the messages before were stored with a clock that was wrong; a new
+// segment then begins, with the right time.
+func (s *Spool) advanceTime(reserve bool) {
+	now := s.o.Now().UnixMilli()
+	if now < s.w.last-maxClockLag.Milliseconds() && s.w.end > s.w.seg.Base() {
+		if err := s.roll(reserve); err != nil {
+			s.log.Warn("the clock is behind, and no segment can begin", "err", err)
+		}
+	}
+	if now < s.w.last && s.w.end == s.w.seg.Base() {
+		s.log.Warn("store time goes back", "from", s.w.last, "to", now, "offset", s.w.end)
+		s.backAt.Store(s.w.end)
+		s.w.last = now
+	}
+	s.w.last = max(s.w.last, now)
 }
 
 // refusal is why no message is taken, or nil. The limit does not stop those that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io/fs"
 	"sync"
@@ -22,7 +23,8 @@ import (
 //	  32 confirmPhyOffset 8     the durable offset
 //	1024 slot A | 1536 slot B   written in turn, so that one is always whole:
 //	     magic 8 "SLUICE\0\1" | sequence 8 | segment size 8 | dispatched 8 |
-//	     units 8 | base 8 | mins 8 | plain 8 | CRC-32 of the bytes before 4
+//	     units 8 | base 8 | mins 8 | plain 8 | entries 8 | last 8 |
+//	     back 8 | CRC-32 of the bytes before 4
 //	2048 durable offset 8 | CRC-32 of it 4, written after every flush and
 //	     synced only with the slots: it may be old, never too new
 //
@@ -30,11 +32,14 @@ import (
 // before it. units is the sum of the queues' maximum offsets at that point, and
 // mins that of their minimum offsets with the log beginning at base, -1 when
 // they were not up to date: queue files that are gone show in them. Records
-// from plain on carry a record CRC, those before may do without.
+// from plain on carry a record CRC, those before may do without. entries is the
+// number of units in a queue file, last the store time of the newest dispatched
+// record, and back the log offset where store time last went back.
 const (
 	checkpointLen = 4096
 	slotA, slotB  = 1024, 1536
-	slotLen       = 68
+	slotLen       = 92
+	headLen       = 40
 	markAt        = 2048
 
 	slotMagic = 0x534C554943450001
@@ -42,17 +47,20 @@ const (
 
 // A checkpoint is what the file says.
 type checkpoint struct {
-	physic, logics int64 // ms since 1970
+	physic, logics int64 // ms since 1970, not covered by a CRC
 	slot           *slot // nil when neither slot is whole
 	mark           int64 // 0 when not whole
 }
 
 type slot struct {
-	sequence, segmentBytes, dispatched, units, base, mins, plain int64
+	sequence, segmentBytes, dispatched, units, base, mins, plain, entries, last, back int64
 }
 
 func (sl *slot) fields() []*int64 {
-	return []*int64{&sl.sequence, &sl.segmentBytes, &sl.dispatched, &sl.units, &sl.base, &sl.mins, &sl.plain}
+	return []*int64{
+		&sl.sequence, &sl.segmentBytes, &sl.dispatched, &sl.units, &sl.base,
+		&sl.mins, &sl.plain, &sl.entries, &sl.last, &sl.back,
+	}
 }
 
 func (sl *slot) encode() []byte {
@@ -142,48 +150,63 @@ func (c *checkpointFile) mark(durable int64) {
 func (s *Spool) saveCheckpoint() error {
 	s.check.mu.Lock()
 	defer s.check.mu.Unlock()
-	d := &s.dispatch
-	d.mu.Lock()
-	sl := slot{
-		segmentBytes: s.o.SegmentBytes, dispatched: d.pos.Load(), units: d.units,
-		base: s.seq.Base(), mins: s.sumMins(), plain: s.plain,
+	sl, files, dirs, err := s.snapshot()
+	if err == nil {
+		err = s.files.sync(files, dirs)
 	}
-	if s.minsFor.Load() != sl.base {
-		sl.mins = -1
-	}
-	logics := d.lastStore
-	files, dirs := s.files.takeDirty()
-	d.mu.Unlock()
-	err := s.files.sync(files, dirs)
 	if err == nil {
 		// Under FlushAsync the queues run ahead of the flushed log.
 		err = s.flushTo(context.Background(), sl.dispatched)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.check.save(sl, s.durable.Load())
 	}
-	s.check.sequence++
-	sl.sequence = s.check.sequence
+	if err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	s.checked.Store(sl.dispatched)
+	return nil
+}
+
+// snapshot is what the next checkpoint says, and what has to be synced before.
+func (s *Spool) snapshot() (sl slot, files map[fileKey]struct{}, dirs map[string]struct{}, err error) {
+	d := &s.dispatch
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := s.files.rewriteSuspects(); err != nil {
+		return sl, nil, nil, err
+	}
+	sl = slot{
+		segmentBytes: s.o.SegmentBytes, dispatched: d.pos.Load(), units: d.units,
+		base: s.seq.Base(), mins: s.sumMins(), plain: s.plain,
+		entries: s.files.entries, last: d.lastStore, back: s.backAt.Load(),
+	}
+	if s.minsFor.Load() != sl.base {
+		sl.mins = -1
+	}
+	files, dirs = s.files.takeDirty()
+	return sl, files, dirs, nil
+}
+
+// save writes RocketMQ's fields and one slot, durably.
+func (c *checkpointFile) save(sl slot, durable int64) error {
+	head := make([]byte, 0, headLen)
+	// What is dispatched is stored: one time serves for both.
+	for _, v := range []int64{sl.last, sl.last, 0, durable, durable} {
+		head = binary.BigEndian.AppendUint64(head, uint64(v))
+	}
+	c.sequence++
+	sl.sequence = c.sequence
 	at := int64(slotA)
 	if sl.sequence%2 == 0 {
 		at = slotB
 	}
-	durable := s.durable.Load()
-	b := binary.BigEndian.AppendUint64(nil, uint64(logics)) // what is dispatched is stored
-	b = binary.BigEndian.AppendUint64(b, uint64(logics))
-	b = binary.BigEndian.AppendUint64(b, 0)
-	b = binary.BigEndian.AppendUint64(b, uint64(durable))
-	b = binary.BigEndian.AppendUint64(b, uint64(durable))
-	_, err1 := s.check.f.WriteAt(b, 0)
-	_, err2 := s.check.f.WriteAt(sl.encode(), at)
+	_, err1 := c.f.WriteAt(head, 0)
+	_, err2 := c.f.WriteAt(sl.encode(), at)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	if err := s.check.f.Sync(); err != nil {
-		return err
-	}
-	s.checked.Store(sl.dispatched)
-	return nil
+	return c.f.Sync()
 }
 
 const (
@@ -210,7 +233,7 @@ func (s *Spool) runCheckpoint(ctx context.Context) error {
 		}
 		quiet = 0
 		if err := s.saveCheckpoint(); err != nil {
-			s.log.Error("save checkpoint", "err", err)
+			s.log.Error("queues are not durable", "err", err)
 		}
 	}
 }

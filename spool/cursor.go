@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ type cursorSet struct {
 	dirty atomic.Bool
 	wake  chan struct{}
 
+	making sync.Mutex // one cursor made or removed at a time
 	saving sync.Mutex
 
 	mu  sync.Mutex
@@ -92,28 +94,42 @@ func (c *Cursor) Advance(to int64) {
 // Cursor returns the cursor of that name in q. One that does not exist is made
 // at offset start and is durable on return.
 func (s *Spool) Cursor(name string, q *Queue, start int64) (*Cursor, error) {
-	if err := s.brokenErr(); err != nil {
+	if err := s.enter(); err != nil {
 		return nil, err
 	}
+	defer s.life.RUnlock()
 	set := &s.cursors
-	set.mu.Lock()
-	c := set.all[cursorKey{name, q}]
-	if c != nil {
-		set.mu.Unlock()
+	set.making.Lock()
+	defer set.making.Unlock()
+	if c := set.get(cursorKey{name, q}); c != nil {
 		return c, nil
 	}
-	c = &Cursor{name: name, queue: q, set: set}
+	c := &Cursor{name: name, queue: q, set: set}
 	c.offset.Store(start)
 	c.durable.Store(start)
-	set.all[cursorKey{name, q}] = c
-	set.mu.Unlock()
+	set.put(cursorKey{name, q}, c)
 	if err := s.saveCursors(); err != nil {
-		set.mu.Lock()
-		delete(set.all, cursorKey{name, q})
-		set.mu.Unlock()
+		set.put(cursorKey{name, q}, nil)
 		return nil, err
 	}
 	return c, nil
+}
+
+func (set *cursorSet) get(k cursorKey) *Cursor {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	return set.all[k]
+}
+
+// put adds a cursor, or removes it with nil.
+func (set *cursorSet) put(k cursorKey, c *Cursor) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if c == nil {
+		delete(set.all, k)
+		return
+	}
+	set.all[k] = c
 }
 
 // Cursors describes all cursors, sorted by name, topic and queue.
@@ -146,9 +162,13 @@ func (set *cursorSet) list() []*Cursor {
 
 // RemoveCursor forgets a cursor, durably: it holds back nothing any more.
 func (s *Spool) RemoveCursor(name string, q *Queue) error {
-	s.cursors.mu.Lock()
-	delete(s.cursors.all, cursorKey{name, q})
-	s.cursors.mu.Unlock()
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.life.RUnlock()
+	s.cursors.making.Lock()
+	defer s.cursors.making.Unlock()
+	s.cursors.put(cursorKey{name, q}, nil)
 	err := s.saveCursors()
 	s.nudgeRetain()
 	return err
@@ -174,6 +194,7 @@ func (s *Spool) saveCursors() error {
 	}
 	if err != nil {
 		set.dirty.Store(true)
+		nudge(set.wake) // moves from now on do not
 		return err
 	}
 	for i, c := range cs {
@@ -197,7 +218,6 @@ func (s *Spool) runCursors(ctx context.Context) error {
 		if s.cursors.dirty.Load() {
 			if err := s.saveCursors(); err != nil {
 				s.log.Error("save cursors", "err", err)
-				nudge(s.cursors.wake)
 			}
 			s.nudgeRetain()
 		}
@@ -265,7 +285,7 @@ func (s *Spool) setAside(names ...string) error {
 		return err
 	}
 	for _, n := range names {
-		to := s.path(fmt.Sprintf("quarantine/%s-%d", n, s.o.Now().UnixMilli()))
+		to := s.path(fmt.Sprintf("quarantine/%s-%d", filepath.Base(n), s.o.Now().UnixMilli()))
 		if there, err := s.exists(n); err != nil || !there {
 			continue
 		}

@@ -50,14 +50,21 @@ func (s *Spool) loadTombstones() error {
 	return nil
 }
 
-// boundTombstones follows a log that lost its end.
-func (s *Spool) boundTombstones(end int64) {
+// boundTombstones follows a log that lost its end, durably: what is appended
+// from there on belongs to the topic's new life.
+func (s *Spool) boundTombstones(end int64) error {
+	changed := false
 	for name, at := range s.tombs.at {
 		if at > end {
 			s.tombs.at[name] = end
 			s.table.topic([]byte(name)).deletedAt = end
+			changed = true
 		}
 	}
+	if !changed {
+		return nil
+	}
+	return s.saveTombstones()
 }
 
 func (s *Spool) saveTombstones() error {
@@ -87,6 +94,10 @@ func (s *Spool) saveTombstones() error {
 //	queue files removed                         the same, less to remove
 //	checkpoint saved                            nothing left to do
 func (s *Spool) DeleteTopic(name string) error {
+	if err := s.enter(); err != nil {
+		return fmt.Errorf("delete topic %s: %w", name, err)
+	}
+	defer s.life.RUnlock()
 	tp, queues := s.table.of(name)
 	if tp == nil {
 		return nil
@@ -109,10 +120,10 @@ func (s *Spool) DeleteTopic(name string) error {
 
 func (s *Spool) deleteQueues(tp *topic, queues []*Queue) error {
 	d := &s.dispatch
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	s.appendMu.Lock()
 	defer s.appendMu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	// The tombstone's offset must never be beyond the log's end after a power
 	// cut: what is appended there later would be dead.
 	if err := s.flushTo(context.Background(), s.w.end); err != nil {
@@ -129,6 +140,9 @@ func (s *Spool) deleteQueues(tp *topic, queues []*Queue) error {
 		s.files.drop(q, math.MaxInt64)
 	}
 	err := s.fs.RemoveAll(filepath.Join(s.files.dir, tp.name))
+	for _, q := range queues { // what a reader opened meanwhile has no name now
+		s.files.drop(q, math.MaxInt64)
+	}
 	if err == nil {
 		err = s.fs.SyncDir(s.files.dir)
 	}

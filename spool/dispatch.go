@@ -23,6 +23,8 @@ const (
 	// maxGap bounds the offsets that one record may skip. More is not
 	// believed.
 	maxGap = 16 << 20
+	// maxQueueOffset bounds what is believed to be a queue offset.
+	maxQueueOffset = 1 << 50
 	// dispatchPause follows a failed write or read before the next try.
 	dispatchPause = 100 * time.Millisecond
 )
@@ -43,7 +45,9 @@ type dispatcher struct {
 	buffers   [][]byte // for pending units
 	// rebuilding is set while Open dispatches the whole log into empty queues.
 	rebuilding bool
-	view       message.View
+	// started are queues that Open found the first kept message of.
+	started map[*Queue]bool
+	view    message.View
 }
 
 func (d *dispatcher) nudge() { nudge(d.wake) }
@@ -70,6 +74,17 @@ func (s *Spool) runDispatch(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			return nil
+		}
+	}
+}
+
+// dispatchAll dispatches everything readable.
+func (s *Spool) dispatchAll() error {
+	for {
+		if err := s.dispatchRound(); errors.Is(err, errCaughtUp) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("dispatch: %w", err)
 		}
 	}
 }
@@ -111,14 +126,29 @@ func (s *Spool) collectLocked(pos, limit int64) (next int64, err error) {
 		return pos, err
 	}
 	defer seg.Release()
-	next = pos
 	defer segment.PanicOnFault()()
+	data := seg.Data()[:min(limit, seg.End())-seg.Base()]
+	next, err = s.collectSome(data, seg.Base(), pos, seg.End())
+	if errors.Is(err, segment.ErrFault) {
+		// The device cannot read the record at next.
+		skip := int64(len(data)) - (next - seg.Base())
+		if at, ok := findRecord(data[next-seg.Base():], next, s.sealed()); ok {
+			skip = at - next
+		}
+		s.counters.badRecords.Add(1)
+		s.log.Error("record skipped", "offset", next, "bytes", skip, "err", err)
+		return next + skip, nil
+	}
+	return next, err
+}
+
+// collectSome reads records from pos on, up to the end of data, which begins
+// at log offset base, or until it has enough for a round.
+func (s *Spool) collectSome(data []byte, base, pos, end int64) (next int64, err error) {
 	defer segment.CatchFault(&err)
-	limit = min(limit, seg.End())
-	stop := min(limit, pos+roundBytes)
-	data := seg.Data()
-	for next < stop {
-		next += s.dispatchOne(data[next-seg.Base():limit-seg.Base()], next, seg.End())
+	stop := min(base+int64(len(data)), pos+roundBytes)
+	for next = pos; next < stop; {
+		next += s.dispatchOne(data[next-base:], next, end)
 	}
 	return next, nil
 }
@@ -141,7 +171,7 @@ func (s *Spool) dispatchOne(data []byte, pos, end int64) int64 {
 	skip := int64(size)
 	if skip < cutLen || skip >= int64(len(data)) || !recordAt(data[skip:], pos+skip, end) {
 		skip = int64(len(data))
-		if g, ok := findRecord(data, pos, s.plain); ok {
+		if g, ok := findRecord(data, pos, s.sealed()); ok {
 			skip = g - pos
 		}
 	}
@@ -149,6 +179,9 @@ func (s *Spool) dispatchOne(data []byte, pos, end int64) int64 {
 	s.log.Error("record skipped", "offset", pos, "bytes", skip, "err", err)
 	return skip
 }
+
+// sealed is where records carry a record CRC.
+func (s *Spool) sealed() span { return span{s.plain, math.MaxInt64} }
 
 // unit adds the unit of one record to its queue's pending ones. Half messages
 // and rollbacks have none.
@@ -182,16 +215,18 @@ func (s *Spool) unit(v *message.View) {
 func (s *Spool) skipTo(q *Queue, next, at, phys int64) bool {
 	d := &s.dispatch
 	empty := len(q.pending) == 0 && q.min.Load() == q.max.Load()
+	// Of a first and a second record that do not fit together, the second is
+	// believed: records of RocketMQ's broker have no CRC over their offset.
+	doubtful := d.started[q] && next-q.min.Load() == 1
 	switch {
-	case next == 0 || d.rebuilding && empty:
+	case at < 0 || at > maxQueueOffset:
+		return s.badOffset(q, next, at, phys)
+	case next == 0 || d.rebuilding && empty || doubtful && at < next:
 		return s.startQueue(q, at)
 	case at < next:
 		return false
 	case at-next > maxGap:
-		s.counters.badRecords.Add(1)
-		s.log.Error("record with impossible queue offset", "topic", q.Topic(), "queue", q.id,
-			"offset", phys, "want", next, "got", at)
-		return false
+		return s.badOffset(q, next, at, phys)
 	}
 	s.counters.gaps.Add(at - next)
 	s.log.Error("messages missing from queue", "topic", q.Topic(), "queue", q.id, "from", next, "to", at)
@@ -201,17 +236,27 @@ func (s *Spool) skipTo(q *Queue, next, at, phys int64) bool {
 	return true
 }
 
+func (s *Spool) badOffset(q *Queue, next, at, phys int64) bool {
+	s.counters.badRecords.Add(1)
+	s.log.Error("record with impossible queue offset", "topic", q.Topic(), "queue", q.id,
+		"offset", phys, "want", next, "got", at)
+	return false
+}
+
 // startQueue makes at the first offset of a queue whose earlier messages were
 // deleted with their segments. As in RocketMQ's files, the offsets before it
 // in the same file get units without a message. This happens in recovery only.
 func (s *Spool) startQueue(q *Queue, at int64) bool {
 	d := &s.dispatch
+	d.units -= q.max.Load()
 	if err := s.removeQueueFiles(q); err != nil {
 		s.log.Error("remove queue files", "topic", q.Topic(), "queue", q.id, "err", err)
 		return false
 	}
 	first := at - at%s.files.entries
-	d.units += first - q.max.Load()
+	d.units += first
+	q.pending = q.pending[:0]
+	d.started[q] = true
 	q.max.Store(first)
 	q.min.Store(at)
 	for range at - first {

@@ -7,7 +7,7 @@
 // by everyone; and nobody reads a message that a power cut could still take
 // back. docs/STORAGE.md tells how, file by file and line by line.
 //
-// Lock order, outermost first: dispatcher.mu, appendMu, retireMu, then the
-// locks inside segment, queueFiles, table and Queue, which never nest in one
-// another.
+// Lock order, outermost first: life, appendMu, retireMu, checkpointFile.mu,
+// dispatcher.mu, cursorSet.making, cursorSet.saving, then the locks inside segment, queueFiles,
+// table, cursorSet and Queue, which never nest in one another.
 package spool

@@ -97,7 +97,7 @@ func (s *Spool) loadQueue(q *Queue, indexes []int64, limit int64) error {
 	}
 	first := indexes[0] * s.files.entries
 	last := (indexes[len(indexes)-1] + 1) * s.files.entries
-	end, err := s.searchUnits(q, first, last, func(u unit) bool { return !u.valid() || u.phys >= limit })
+	end, err := s.searchUnits(q, first, last, func(_ int64, u unit) bool { return !u.valid() || u.phys >= limit })
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (s *Spool) staleQueue(q *Queue, first, end int64) (bool, error) {
 
 // searchUnits returns the first offset in [from, to) whose unit f holds for,
 // or to. f must hold for all units behind one it holds for.
-func (s *Spool) searchUnits(q *Queue, from, to int64, f func(unit) bool) (int64, error) {
+func (s *Spool) searchUnits(q *Queue, from, to int64, f func(at int64, u unit) bool) (int64, error) {
 	var failed error
 	i := sort.Search(int(to-from), func(i int) bool {
 		if failed != nil {
@@ -159,7 +159,7 @@ func (s *Spool) searchUnits(q *Queue, from, to int64, f func(unit) bool) (int64,
 			failed = err
 			return true
 		}
-		return f(u)
+		return f(from+int64(i), u)
 	})
 	return from + int64(i), failed
 }
@@ -175,14 +175,14 @@ func (s *Spool) correctMin(q *Queue, from int64) error {
 // newMin finds that offset.
 func (s *Spool) newMin(q *Queue, from int64) (int64, error) {
 	base := s.seq.Base()
-	kept := func(u unit) bool { return u.phys >= base && !(u.gap() && u.phys == 0) }
+	kept := func(_ int64, u unit) bool { return u.phys >= base && !(u.gap() && u.phys == 0) }
 	end := q.max.Load()
 	if from == end {
 		return end, nil
 	}
 	// Mostly nothing changed, which one unit tells.
 	u, err := s.files.unitAt(q, from)
-	if err != nil || kept(u) {
+	if err != nil || kept(from, u) {
 		return from, err
 	}
 	return s.searchUnits(q, from, end, kept)
@@ -258,7 +258,7 @@ func clearTail(f segment.File, from, to int64) (cleared bool, err error) {
 func (s *Spool) cutQueues(end int64) error {
 	for _, q := range s.table.all() {
 		from, to := q.min.Load(), q.max.Load()
-		at, err := s.searchUnits(q, from, to, func(u unit) bool { return u.phys >= end })
+		at, err := s.searchUnits(q, from, to, func(_ int64, u unit) bool { return u.phys >= end })
 		if err == nil && at < to {
 			q.max.Store(at)
 			err = s.clearUnits(q, at, (to-1)/s.files.entries)

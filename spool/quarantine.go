@@ -81,48 +81,75 @@ func (w *walk) fillHole(seg *segment.Segment, from, to int64) error {
 }
 
 // quarantine copies bytes [from, to) of the log to a file of their own, named
-// after them, and reports it. Zeros at the end are left out.
-func (w *walk) quarantine(seg *segment.Segment, from, to int64) (err error) {
+// after them, and reports it. Zeros at the end are left out, and zeros stand
+// for what the device cannot read.
+func (w *walk) quarantine(seg *segment.Segment, from, to int64) error {
 	if err := seg.Acquire(); err != nil {
 		return err
 	}
 	defer seg.Release()
-	defer segment.CatchFault(&err)
-	b := bytes.TrimRight(seg.Data()[from-seg.Base():to-seg.Base()], "\x00")
 	w.s.counters.damaged.Add(to - from)
-	if len(b) == 0 {
+	dir := filepath.Join(w.s.o.Dir, "quarantine")
+	path := filepath.Join(dir, fmt.Sprintf("%s-%d", segment.FileName(from), to-from))
+	made, err := copyOut(w.s.fs, dir, path, seg.Data()[from-seg.Base():to-seg.Base()], int(from%pageSize))
+	if err != nil {
+		return fmt.Errorf("quarantine: %w", err)
+	}
+	if !made {
 		w.s.log.Error("log damaged: zeros where records were", "offset", from, "bytes", to-from)
 		return nil
 	}
-	dir := filepath.Join(w.s.o.Dir, "quarantine")
-	path := filepath.Join(dir, fmt.Sprintf("%s-%d", segment.FileName(from), len(b)))
-	if err := copyOut(w.s.fs, dir, path, b); err != nil {
-		return fmt.Errorf("quarantine: %w", err)
-	}
-	w.quarantined++
 	w.s.counters.quarantined.Add(1)
 	w.s.log.Error("log damaged, bytes moved to quarantine", "offset", from, "bytes", to-from, "file", path)
 	return nil
 }
 
-func copyOut(fsys segment.FS, dir, path string, b []byte) error {
+// copyOut writes what is not zero of mapped data, which begins at byte inPage of
+// a page, to a file, durably; made is false when there is nothing.
+func copyOut(fsys segment.FS, dir, path string, data []byte, inPage int) (made bool, err error) {
+	var f segment.File
+	buf := make([]byte, pageSize)
+	for at, next := 0, pageSize-inPage; at < len(data); at, next = next, next+pageSize {
+		page := data[at:min(next, len(data))]
+		n := len(bytes.TrimRight(buf[:copyPage(buf, page)], "\x00"))
+		if n == 0 {
+			continue
+		}
+		if f == nil {
+			if f, err = createOver(fsys, dir, path); err != nil {
+				return false, err
+			}
+		}
+		if _, err = f.WriteAt(buf[:n], int64(at)); err != nil {
+			return false, errors.Join(err, f.Close())
+		}
+	}
+	if f == nil {
+		return false, nil
+	}
+	return true, errors.Join(f.Sync(), f.Close(), fsys.SyncDir(dir), fsys.SyncDir(filepath.Dir(dir)))
+}
+
+// copyPage copies up to a page; nothing when the device cannot read it.
+func copyPage(dst, src []byte) (n int) {
+	var err error
+	defer segment.CatchFault(&err)
+	return copy(dst, src)
+}
+
+// createOver creates a file. One that is there is of an earlier recovery that
+// came to the same point.
+func createOver(fsys segment.FS, dir, path string) (segment.File, error) {
 	if err := fsys.MkdirAll(dir); err != nil {
-		return err
+		return nil, err
 	}
 	f, err := fsys.Create(path)
-	if errors.Is(err, fs.ErrExist) { // an earlier recovery came to the same point
+	if errors.Is(err, fs.ErrExist) {
 		if f, err = fsys.Open(path); err == nil {
 			err = f.Truncate(0)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(b, 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close(), fsys.SyncDir(dir), fsys.SyncDir(filepath.Dir(dir)))
+	return f, err
 }
 
 // quarantineTail copies what is cut off at w.pos: up to the last good record
@@ -135,7 +162,7 @@ func (w *walk) quarantineTail(seg *segment.Segment) error {
 			continue
 		}
 		from := max(w.pos, s.Base())
-		to, err := lastGood(s, from, w.plain)
+		to, err := lastGood(s, from, w.sealed)
 		if err != nil {
 			return err
 		}
@@ -159,7 +186,7 @@ func (w *walk) quarantineTail(seg *segment.Segment) error {
 
 // lastGood returns the end of the last good record in a segment at or behind
 // the log offset from, or from.
-func lastGood(seg *segment.Segment, from, plain int64) (end int64, err error) {
+func lastGood(seg *segment.Segment, from int64, sealed span) (end int64, err error) {
 	if err := seg.Acquire(); err != nil {
 		return 0, err
 	}
@@ -168,11 +195,11 @@ func lastGood(seg *segment.Segment, from, plain int64) (end int64, err error) {
 	// One byte earlier, so that a record at from is seen too.
 	start := max(from-1, seg.Base())
 	data := seg.Data()[start-seg.Base():]
-	if v, ok := goodRecord(data, start, plain); ok {
+	if v, ok := goodRecord(data, start, sealed); ok {
 		end = start + int64(v.Size())
 	}
 	eachClaim(data, start, func(at int64, rest []byte) bool {
-		if v, ok := goodRecord(rest, at, plain); ok {
+		if v, ok := goodRecord(rest, at, sealed); ok {
 			end = max(end, at+int64(v.Size()))
 		}
 		return true

@@ -1,11 +1,14 @@
 package spool
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -50,7 +53,10 @@ type queueFiles struct {
 	used      queueFile // ring of open files, the longest unused first
 	dirty     map[fileKey]struct{}
 	dirtyDirs map[string]struct{}
-	closed    bool
+	// suspect files failed to sync: what was written to them may be in the page
+	// cache and nowhere else, and a later sync would say nothing about it.
+	suspect map[fileKey]struct{}
+	closed  bool
 }
 
 type fileKey struct {
@@ -71,6 +77,7 @@ func newQueueFiles(fsys segment.FS, dir string, entries, limit int) *queueFiles 
 		fs: fsys, dir: dir, entries: int64(entries), limit: limit,
 		open:  make(map[fileKey]*queueFile),
 		dirty: make(map[fileKey]struct{}), dirtyDirs: make(map[string]struct{}),
+		suspect: make(map[fileKey]struct{}),
 	}
 	c.used.prev, c.used.next = &c.used, &c.used
 	return c
@@ -233,9 +240,10 @@ func (c *queueFiles) takeDirty() (files map[fileKey]struct{}, dirs map[string]st
 // they are dirty again. A file that is gone meanwhile needs no sync.
 func (c *queueFiles) sync(files map[fileKey]struct{}, dirs map[string]struct{}) error {
 	var errs []error
+	var failed []fileKey
 	for k := range files {
 		if err := c.syncFile(k); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
+			errs, failed = append(errs, err), append(failed, k)
 		}
 	}
 	for d := range dirs {
@@ -254,7 +262,50 @@ func (c *queueFiles) sync(files map[fileKey]struct{}, dirs map[string]struct{}) 
 	for d := range dirs {
 		c.dirtyDirs[d] = struct{}{}
 	}
+	for _, k := range failed {
+		c.suspect[k] = struct{}{}
+	}
 	return errors.Join(errs...)
+}
+
+// rewriteSuspects writes what suspect files hold once more, so that the next
+// sync has to bring it to disk. Nobody else may write to them meanwhile.
+func (c *queueFiles) rewriteSuspects() error {
+	c.mu.Lock()
+	suspects := slices.Collect(maps.Keys(c.suspect))
+	c.mu.Unlock()
+	for _, k := range suspects {
+		if err := c.rewrite(k); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		c.mu.Lock()
+		delete(c.suspect, k)
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+func (c *queueFiles) rewrite(k fileKey) error {
+	qf, err := c.get(k, false)
+	if err != nil {
+		return err
+	}
+	defer c.put(qf)
+	c.touch(k)
+	buf := make([]byte, 64<<10)
+	for at, end := int64(0), c.entries*unitSize; at < end; at += int64(len(buf)) {
+		b := buf[:min(int64(len(buf)), end-at)]
+		if _, err := qf.f.ReadAt(b, at); err != nil {
+			return err
+		}
+		if len(bytes.Trim(b, "\x00")) == 0 {
+			continue // leave holes
+		}
+		if _, err := qf.f.WriteAt(b, at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *queueFiles) syncFile(k fileKey) error {
@@ -275,6 +326,7 @@ func (c *queueFiles) remove(k fileKey) error {
 		c.forget(qf)
 	}
 	delete(c.dirty, k)
+	delete(c.suspect, k)
 	return c.fs.Remove(c.path(k))
 }
 

@@ -51,6 +51,9 @@ type ReadResult struct {
 	Status   ReadStatus
 	Next     int64 // queue offset to read from next
 	Min, Max int64
+	// Err is set when something kept the read from going on that may pass, as a
+	// lack of memory or of file handles; Next is where it stopped.
+	Err error
 }
 
 // unitsAtOnce is how many units a Read takes from the queue file at a time.
@@ -106,8 +109,9 @@ func (s *Spool) scan(q *Queue, at, end int64, limit Limit, filter Filter, into *
 			if errors.Is(err, fs.ErrNotExist) && into.Len() == 0 {
 				r.Status = OffsetFoundNull
 				at = min(end, (at/s.files.entries+1)*s.files.entries)
-			} else if into.Len() == 0 {
+			} else {
 				s.readError(q, at, err)
+				r.Err = err
 			}
 			break
 		}
@@ -118,8 +122,8 @@ func (s *Spool) scan(q *Queue, at, end int64, limit Limit, filter Filter, into *
 				continue
 			}
 			full, err := s.take(u, at, limit, into)
-			if full {
-				r.Next = at
+			if full || err != nil && !gone(err) {
+				r.Next, r.Err = at, err
 				return
 			}
 			at++
@@ -159,6 +163,11 @@ func (s *Spool) take(u unit, at int64, limit Limit, into *Records) (full bool, e
 
 var errNoRecord = errors.New("no record there")
 
+// gone tells whether an error means that a record will not be there next time.
+func gone(err error) bool {
+	return errors.Is(err, errNoRecord) || errors.Is(err, segment.ErrRetired) || errors.Is(err, segment.ErrFault)
+}
+
 // record returns the record at a log offset, pinned by into.
 func (s *Spool) record(phys int64, into *Records) (v message.View, err error) {
 	seg := s.seq.Find(phys)
@@ -168,13 +177,29 @@ func (s *Spool) record(phys int64, into *Records) (v message.View, err error) {
 	if err := into.pin(seg); err != nil {
 		return v, err
 	}
-	defer segment.CatchFault(&err)
-	v, err = message.ViewOf(seg.Data()[phys-seg.Base():])
-	if err != nil || v.PhysicalOffset() != phys || isHole(&v) {
+	if v, err = viewAt(seg.Data()[phys-seg.Base():], phys); err != nil {
 		s.counters.unreadable.Add(1)
-		return v, fmt.Errorf("offset %d: %w", phys, errNoRecord)
+		return v, fmt.Errorf("offset %d: %w", phys, err)
 	}
 	return v, nil
+}
+
+// viewAt is the record at a log offset that data begins with.
+func viewAt(data []byte, phys int64) (message.View, error) {
+	v, ok := placedView(data, phys)
+	if !ok || isHole(&v) {
+		return v, errNoRecord
+	}
+	return v, nil
+}
+
+// placedView is the same, a hole included. ok is false also for what the device
+// cannot read.
+func placedView(data []byte, phys int64) (v message.View, ok bool) {
+	var err error
+	defer segment.CatchFault(&err)
+	v, err = message.ViewOf(data)
+	return v, err == nil && v.PhysicalOffset() == phys
 }
 
 // ReadAt puts the one record that begins at a log offset into the empty into;

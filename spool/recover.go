@@ -1,13 +1,12 @@
 package spool
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/sluicemq/sluice/spool/segment"
 )
@@ -25,11 +24,11 @@ import (
 // Only the tail of the log and what the queues lack is read; all else stays
 // as it is.
 func (s *Spool) recover() error {
-	unclean, err := s.exists("abort")
+	cp, err := readCheckpoint(s.fs, s.path("checkpoint"))
 	if err != nil {
 		return err
 	}
-	cp, err := readCheckpoint(s.fs, s.path("checkpoint"))
+	stop, err := s.lastStop()
 	if err != nil {
 		return err
 	}
@@ -39,21 +38,26 @@ func (s *Spool) recover() error {
 	if err := s.loadTombstones(); err != nil {
 		return err
 	}
+	if err := s.markRunning(); err != nil {
+		return err
+	}
 	fresh, err := s.loadLog(cp)
 	if err != nil {
 		return err
 	}
-	if err := s.markRunning(); err != nil {
+	if err := s.settleQueueEntries(cp); err != nil {
 		return err
 	}
-	w, err := s.planWalk(cp, unclean, fresh)
+	w, err := s.planWalk(cp, stop, fresh)
 	if err != nil {
 		return err
 	}
-	if err := s.walkLog(w, cp, unclean); err != nil {
+	if err := s.walkLog(w, cp, stop); err != nil {
 		return err
 	}
-	s.boundTombstones(w.pos)
+	if err := s.boundTombstones(w.pos); err != nil {
+		return err
+	}
 	for _, q := range s.table.all() {
 		q.next = q.max.Load()
 	}
@@ -61,6 +65,7 @@ func (s *Spool) recover() error {
 		return err
 	}
 	if w.clean && w.pos == w.from {
+		s.checked.Store(w.pos)
 		return nil
 	}
 	s.minsFor.Store(s.seq.Base())
@@ -77,167 +82,54 @@ func (s *Spool) exists(name string) (bool, error) {
 	return err == nil, err
 }
 
+// A stopKind is how the store was left.
+type stopKind int
+
+const (
+	stoppedProperly stopKind = iota
+	crashed
+	// crashedOther: RocketMQ's broker had it and did not stop properly.
+	crashedOther
+)
+
+// abortMark tells our marker from that of RocketMQ's broker, which holds the
+// process id alone.
+const abortMark = "sluice"
+
+// lastStop tells how the store was left.
+func (s *Spool) lastStop() (stopKind, error) {
+	b, err := s.fs.ReadFile(s.path("abort"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return stoppedProperly, nil
+	case err != nil:
+		return crashed, err
+	case len(bytes.TrimSpace(b)) > 0 && !bytes.Contains(b, []byte(abortMark)):
+		return crashedOther, nil
+	}
+	return crashed, nil
+}
+
 // markRunning makes the abort marker, durably: a power cut from here on is
 // seen at the next start.
 func (s *Spool) markRunning() error {
-	if there, err := s.exists("abort"); err != nil || there {
-		return err
+	f, err := s.fs.Open(s.path("abort"))
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = s.fs.Create(s.path("abort"))
 	}
-	f, err := s.fs.Create(s.path("abort"))
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
+	text := fmt.Sprintf("%-10d %s\n", os.Getpid(), abortMark)
+	_, err = f.WriteAt([]byte(text), 0)
 	if err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close(), s.fs.SyncDir(s.o.Dir))
 }
 
-// loadLog opens the commit log's files. fresh tells that there were none.
-func (s *Spool) loadLog(cp checkpoint) (fresh bool, err error) {
-	dir := s.path("commitlog")
-	bases, err := segment.Bases(s.fs, dir)
-	if err != nil {
-		return false, err
-	}
-	if err := s.settleSegmentSize(cp, dir, bases); err != nil {
-		return false, err
-	}
-	seq, report, err := segment.Load(segment.Options{
-		FS: s.fs, Dir: dir, SpareDir: s.path("spare"), Size: s.o.SegmentBytes,
-	})
-	if err != nil {
-		return false, err
-	}
-	s.seq = seq
-	for _, b := range report.Extended {
-		s.log.Error("log file was too short, extended with zeros", "segment", segment.FileName(b))
-	}
-	for _, b := range report.Missing {
-		s.log.Error("log file is missing, its messages are lost", "segment", segment.FileName(b))
-	}
-	return len(bases) == 0, nil
-}
-
-// settleSegmentSize decides the segment size: a log that exists keeps its own.
-func (s *Spool) settleSegmentSize(cp checkpoint, dir string, bases []int64) error {
-	size := s.o.SegmentBytes
-	if len(bases) == 0 {
-		// A limit should leave room for a few segments, else the log is
-		// deleted, or full, in leaps.
-		if limit := s.o.MaxBytes; limit > 0 && limit/4 < size {
-			size = max(limit/4&^4095, minSegmentBytes)
-			s.log.Info("segments made smaller to fit the limit", "segment_bytes", size, "max_bytes", limit)
-		}
-		s.o.SegmentBytes = size
-		return nil
-	}
-	was := int64(0)
-	switch {
-	case cp.slot != nil:
-		was = cp.slot.segmentBytes
-	case len(bases) == 1:
-		fi, err := s.fs.Stat(filepath.Join(dir, segment.FileName(bases[0])))
-		if err != nil {
-			return err
-		}
-		was = fi.Size()
-	default:
-		was = math.MaxInt64
-		for i := range bases[1:] {
-			was = min(was, bases[i+1]-bases[i])
-		}
-	}
-	if was%4096 != 0 || was < minSegmentBytes || was > maxSegmentBytes {
-		was = size // nothing to be learned from a damaged file
-	}
-	if was != size {
-		s.log.Warn("the log keeps the segment size it was made with", "segment_bytes", was, "configured", size)
-	}
-	if s.o.MaxBytes > 0 && s.o.MaxBytes < 2*was {
-		return fmt.Errorf("spool: limit of %d bytes is below two segments of %d", s.o.MaxBytes, was)
-	}
-	s.o.SegmentBytes = was
-	return nil
-}
-
-// planWalk loads the queues and decides from where on records have to be
-// dispatched again.
-func (s *Spool) planWalk(cp checkpoint, unclean, fresh bool) (*walk, error) {
-	w := &walk{s: s, mark: cp.mark, clean: !unclean, from: -1}
-	segs := s.seq.Segments()
-	for i := len(segs) - 1; i > 0; i-- {
-		zero, err := headZero(segs[i])
-		if err != nil {
-			return nil, err
-		}
-		if !zero {
-			w.used = i
-			break
-		}
-	}
-	if cp.slot != nil {
-		w.plain = cp.slot.plain
-	} else {
-		w.plain = plainEnd(segs, w.used)
-	}
-	s.plain = w.plain
-	base, end := segs[0].Base(), segs[len(segs)-1].End()
-	units := int64(-1)
-	if sl := cp.slot; sl != nil && !fresh && sl.dispatched <= end {
-		w.from, units = max(sl.dispatched, base), sl.units
-		w.mark = max(w.mark, sl.dispatched)
-	} else if !fresh && cp.slot == nil && cp.logics > 0 {
-		w.from = s.apacheStart(cp)
-	}
-	if w.from < 0 {
-		err := s.rebuild(w)
-		w.clean = fresh // then there is nothing behind the first byte
-		return w, err
-	}
-	if err := s.loadQueues(w.from); err != nil {
-		if !errors.Is(err, errQueueFiles) {
-			return nil, err
-		}
-		s.log.Error("queues are rebuilt from the log", "err", err)
-		return w, s.rebuild(w)
-	}
-	got := s.dispatch.units
-	if units >= 0 && got == units && cp.slot.base == base && cp.slot.mins >= 0 {
-		units, got = cp.slot.mins, s.sumMins()
-	}
-	if units >= 0 && got != units {
-		s.log.Error("queues are rebuilt from the log: units are missing", "want", units, "got", got)
-		return w, s.rebuild(w)
-	}
-	return w, nil
-}
-
-// apacheStart is RocketMQ's rule, for a store that its broker wrote: the
-// newest segment whose first message is older than the checkpoint by 3 s.
-func (s *Spool) apacheStart(cp checkpoint) int64 {
-	segs := s.seq.Segments()
-	limit := min(cp.physic, cp.logics) - 3000
-	for i := len(segs) - 1; i > 0; i-- {
-		if ms := firstStoreTime(segs[i]); ms > 0 && ms <= limit {
-			return segs[i].Base()
-		}
-	}
-	return segs[0].Base()
-}
-
-// rebuild makes the walk dispatch the whole log into empty queues. Queues
-// without messages in the log keep what they know: their next offset.
-func (s *Spool) rebuild(w *walk) error {
-	base := s.seq.Base()
-	w.from, w.clean, w.exact = base, false, false
-	s.dispatch.rebuilding = true
-	return s.resetQueues(base)
-}
-
 // walkLog walks, opens the last segment for appends and sets all positions.
-func (s *Spool) walkLog(w *walk, cp checkpoint, unclean bool) error {
+func (s *Spool) walkLog(w *walk, cp checkpoint, stop stopKind) error {
 	seg, err := w.run(s.walkStart(w))
 	if err != nil {
 		return err
@@ -252,28 +144,37 @@ func (s *Spool) walkLog(w *walk, cp checkpoint, unclean bool) error {
 			return err
 		}
 	}
-	s.dispatch.rebuilding = false
+	s.dispatch.rebuilding, s.dispatch.started = false, nil
 	if w.pos < w.from {
 		s.log.Error("the log ends before the offset that was durable", "end", w.pos, "was", w.from)
 		if err := s.cutQueues(w.pos); err != nil {
 			return err
 		}
 	}
-	keepNext := !unclean && w.used <= s.indexOf(seg)
+	keepNext := stop == stoppedProperly && w.used <= s.indexOf(seg)
 	if err := s.seq.Trim(seg.Base(), w.pos, keepNext); err != nil {
 		return err
 	}
-	if err := s.syncWalked(min(w.from, w.mark), w.pos); err != nil {
+	if err := s.syncWalked(w, stop); err != nil {
 		return err
 	}
-	s.w = writer{seg: seg, end: w.pos, last: max(w.last, cp.physic)}
+	if w.pos > w.sealed.to {
+		s.log.Info("RocketMQ's broker appended to the log meanwhile", "from", w.sealed.to, "to", w.pos)
+		w.sealed.from = w.pos
+	}
+	s.plain = min(w.sealed.from, w.pos)
+	s.w = writer{seg: seg, end: w.pos, last: w.last}
+	s.backAt.Store(min(w.back, w.pos))
+	if s.w.last == 0 {
+		s.w.last = w.before
+	}
 	s.written.Store(w.pos)
 	s.durable.Store(w.pos)
 	s.dispatch.pos.Store(w.pos)
-	s.dispatch.lastStore = max(s.dispatch.lastStore, w.last)
+	s.dispatch.lastStore = s.w.last
 	s.commit.synced = seg
 	s.check.mark(w.pos)
-	if unclean || w.pos != w.from {
+	if stop != stoppedProperly || w.pos != w.from {
 		s.log.Info("log recovered", "end", w.pos, "dispatched from", w.from, "holes", w.holes)
 	}
 	return nil
@@ -291,15 +192,25 @@ func (s *Spool) indexOf(seg *segment.Segment) int {
 	return int((seg.Base() - s.seq.Base()) / s.o.SegmentBytes)
 }
 
-// syncWalked makes log bytes [from, to) durable. After a crash without a power
-// cut they may be in the page cache only, and from here on they count as
-// stored.
-func (s *Spool) syncWalked(from, to int64) error {
+// syncWalked makes durable what the walk believed and no flush is known to have
+// brought to disk: from here on it counts as stored. After a crash without a
+// power cut that may be in the page cache only; and if it was a failed flush
+// that stopped the process, the page cache does not know any more that the disk
+// lacks it. So it is written once more.
+func (s *Spool) syncWalked(w *walk, stop stopKind) error {
+	from := min(w.from, w.mark)
+	rewrite := w.mark
+	if rewrite == 0 { // nothing is known: the last segment must do
+		rewrite = s.seq.Last().Base()
+	}
 	for _, seg := range s.seq.Segments() {
-		if seg.End() <= from || seg.Base() > to {
+		if seg.End() <= from || seg.Base() > w.pos {
 			continue
 		}
 		err := seg.Reopen()
+		if err == nil && stop != stoppedProperly {
+			err = rewriteLog(seg, max(rewrite, seg.Base()), min(w.pos, seg.End()))
+		}
 		if err == nil {
 			err = seg.Sync()
 		}
@@ -309,6 +220,28 @@ func (s *Spool) syncWalked(from, to int64) error {
 		if err != nil {
 			return fmt.Errorf("sync segment %s: %w", segment.FileName(seg.Base()), err)
 		}
+	}
+	return nil
+}
+
+// rewriteLog writes log bytes [from, to) of a segment again.
+func rewriteLog(seg *segment.Segment, from, to int64) (err error) {
+	if from >= to {
+		return nil
+	}
+	if err := seg.Acquire(); err != nil {
+		return err
+	}
+	defer seg.Release()
+	defer segment.PanicOnFault()()
+	defer segment.CatchFault(&err)
+	buf := make([]byte, 256<<10)
+	for from < to {
+		n := copy(buf, seg.Data()[from-seg.Base():to-seg.Base()])
+		if _, err := seg.WriteAt(buf[:n], from); err != nil {
+			return err
+		}
+		from += int64(n)
 	}
 	return nil
 }

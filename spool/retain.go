@@ -57,8 +57,14 @@ func (s *Spool) retireExpired() {
 		if len(segs) < 2 {
 			return
 		}
-		// The first message of the next segment is newer than all of this one.
-		newest := firstStoreTime(segs[1])
+		// A message of a later segment is newer than all of this one. A segment
+		// that recovery had to blank has none.
+		newest := int64(0)
+		for _, seg := range segs[1:] {
+			if newest = firstStoreTime(seg); newest != 0 {
+				break
+			}
+		}
 		if newest == 0 || newest > limit || s.retireOldest() != nil {
 			return
 		}
@@ -73,8 +79,14 @@ func (s *Spool) retireOldest() error {
 		return s.fullError("only the segment being written to is left")
 	}
 	seg := segs[0]
-	if seg.End() > min(s.dispatch.pos.Load(), s.durable.Load()) {
-		return s.fullError("the oldest segment is not flushed and dispatched yet")
+	// Queues must remember the offsets of what goes, also after a power cut.
+	if seg.End() > s.checked.Load() {
+		if err := s.catchUp(); err != nil {
+			return s.fullError("the oldest segment cannot be flushed and dispatched: " + err.Error())
+		}
+		if seg.End() > s.checked.Load() {
+			return s.fullError("the oldest segment is not flushed and dispatched yet")
+		}
 	}
 	if s.o.KeepUnread {
 		if why := s.heldBy(seg); why != "" {
@@ -89,6 +101,17 @@ func (s *Spool) retireOldest() error {
 	s.nudgeRetain()
 	s.log.Info("segment deleted", "segment", segment.FileName(seg.Base()), "log begins at", seg.End())
 	return nil
+}
+
+// catchUp flushes and dispatches all that is appended, durably.
+func (s *Spool) catchUp() error {
+	if err := s.flushTo(context.Background(), s.written.Load()); err != nil {
+		return err
+	}
+	if err := s.dispatchAll(); err != nil {
+		return err
+	}
+	return s.saveCheckpoint()
 }
 
 func (s *Spool) fullError(why string) error {
@@ -199,8 +222,8 @@ func (s *Spool) forgetTombstones() {
 	}
 }
 
-// probeDisk refuses messages while the disk is nearly full. Unless cursors
-// hold messages back, the oldest segments are deleted then.
+// probeDisk refuses messages while the disk is nearly full. The oldest segments
+// are deleted then, one a round, as far as cursors let them go.
 func (s *Spool) probeDisk() {
 	free, total, err := s.fs.Space(s.o.Dir)
 	if err != nil {
@@ -216,7 +239,7 @@ func (s *Spool) probeDisk() {
 		ErrFull, free, s.o.Dir, reserve))
 	s.retireMu.Lock()
 	defer s.retireMu.Unlock()
-	if s.seq.DropSpare() == nil && !s.o.KeepUnread {
-		_ = s.retireOldest() // nothing to delete: the gate says why already
+	if s.seq.DropSpare() == nil && s.retireOldest() == nil {
+		_ = s.seq.DropSpare() // else the next round does it
 	}
 }

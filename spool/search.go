@@ -1,34 +1,71 @@
 package spool
 
 import (
-	"github.com/sluicemq/sluice/protocol/message"
+	"errors"
+	"slices"
+
 	"github.com/sluicemq/sluice/spool/segment"
 )
 
 // OffsetByTime searches q by store time, ms since 1970. With upper false it
 // returns the first offset whose message was stored at ms or later, Max if
 // none was; with upper true the last offset whose message was stored at ms or
-// before, Min if none was. Store times never fall within a log that this
-// package wrote.
+// before, Min if none was.
 func (s *Spool) OffsetByTime(q *Queue, ms int64, upper bool) int64 {
 	if q == nil {
 		return 0
 	}
 	lo, hi := q.Min(), q.Max()
-	at, err := s.searchUnits(q, lo, hi, func(u unit) bool {
+	if s.backAt.Load() <= s.seq.Base() {
+		at, _ := s.searchTime(q, lo, hi, ms, upper)
+		return at
+	}
+	// Store time went back somewhere, which it does only between segments.
+	segs := slices.Clone(s.seq.Segments())
+	if upper {
+		slices.Reverse(segs)
+	}
+	for _, seg := range segs {
+		from, err1 := s.searchUnits(q, lo, hi, func(_ int64, u unit) bool { return u.phys >= seg.Base() })
+		to, err2 := s.searchUnits(q, from, hi, func(_ int64, u unit) bool { return u.phys >= seg.End() })
+		if err := errors.Join(err1, err2); err != nil {
+			s.readError(q, from, err)
+			return lo
+		}
+		if at, ok := s.searchTime(q, from, to, ms, upper); ok {
+			return at
+		}
+	}
+	if upper {
+		return lo
+	}
+	return hi
+}
+
+// searchTime does it within [lo, hi), where store time does not fall. ok is
+// false when there is no such message.
+func (s *Spool) searchTime(q *Queue, lo, hi, ms int64, upper bool) (at int64, ok bool) {
+	at, err := s.searchUnits(q, lo, hi, func(at int64, u unit) bool {
 		t, ok := s.storeTime(u)
-		if !ok {
-			return false // not there any more: older than what is
+		for !ok { // an offset without a message counts as the one behind it
+			if at++; at >= hi {
+				return true
+			}
+			u, err := s.files.unitAt(q, at)
+			if err != nil {
+				return true
+			}
+			t, ok = s.storeTime(u)
 		}
 		return t >= ms && !upper || t > ms
 	})
 	if err != nil {
 		s.readError(q, at, err)
 	}
-	if upper && at > lo {
-		at--
+	if !upper {
+		return at, at < hi
 	}
-	return at
+	return max(at-1, lo), at > lo
 }
 
 // EarliestStoreTime is the store time of q's first message that is kept, ms
@@ -57,11 +94,9 @@ func (s *Spool) storeTime(u unit) (ms int64, ok bool) {
 		return 0, false
 	}
 	defer seg.Release()
-	var err error
 	defer segment.PanicOnFault()()
-	defer segment.CatchFault(&err)
-	v, verr := message.ViewOf(seg.Data()[u.phys-seg.Base():])
-	if verr != nil || v.PhysicalOffset() != u.phys {
+	v, err := viewAt(seg.Data()[u.phys-seg.Base():], u.phys)
+	if err != nil {
 		return 0, false
 	}
 	return v.StoreTimestamp(), true

@@ -42,6 +42,7 @@ type Spool struct {
 	written atomic.Int64 // log end
 	durable atomic.Int64 // log offset before which all is on disk
 	checked atomic.Int64 // dispatched offset of the last checkpoint
+	backAt  atomic.Int64 // log offset where store time last went back
 
 	commit   committer
 	dispatch dispatcher
@@ -53,7 +54,9 @@ type Spool struct {
 	lazy, prepareWake, retainWake chan struct{}
 
 	counters counters
-	closing  sync.Once
+
+	life     sync.RWMutex // held for reading by what changes files on behalf of a caller
+	released bool         // guarded by life
 }
 
 // Open locks the directory, made if need be, recovers what is in it and
@@ -67,7 +70,7 @@ func Open(o Options) (*Spool, error) {
 		o: o, fs: o.FS, log: o.Logger,
 		table:       table{topics: make(map[string]*topic)},
 		files:       newQueueFiles(o.FS, filepath.Join(o.Dir, "consumequeue"), o.QueueFileEntries, o.MaxOpenFiles),
-		dispatch:    dispatcher{wake: make(chan struct{}, 1)},
+		dispatch:    dispatcher{wake: make(chan struct{}, 1), started: make(map[*Queue]bool)},
 		cursors:     cursorSet{all: make(map[cursorKey]*Cursor), wake: make(chan struct{}, 1)},
 		lazy:        make(chan struct{}, 1),
 		prepareWake: make(chan struct{}, 1),
@@ -127,14 +130,8 @@ func (s *Spool) stop() (err error) {
 	if err := s.flushTo(context.Background(), s.written.Load()); err != nil {
 		return err
 	}
-	for {
-		err := s.dispatchRound()
-		if errors.Is(err, errCaughtUp) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("dispatch at stop: %w", err)
-		}
+	if err := s.dispatchAll(); err != nil {
+		return err
 	}
 	if err := s.saveCursors(); err != nil {
 		return err
@@ -156,22 +153,37 @@ var errClosed = ErrClosed // has an address
 
 // release lets go of all files and, last, of the lock.
 func (s *Spool) release() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.released {
+		return nil
+	}
+	s.released = true
+	s.gate.set(refuseClosed, ErrClosed)
+	s.broken.CompareAndSwap(nil, &errClosed)
+	s.appendMu.Lock()
+	defer s.appendMu.Unlock()
+	s.files.close()
 	var errs []error
-	s.closing.Do(func() {
-		s.gate.set(refuseClosed, ErrClosed)
-		s.broken.CompareAndSwap(nil, &errClosed)
-		s.appendMu.Lock()
-		defer s.appendMu.Unlock()
-		s.files.close()
-		if s.seq != nil {
-			errs = append(errs, s.seq.Close())
-		}
-		if s.check.f != nil {
-			errs = append(errs, s.check.f.Close())
-		}
-		if s.lock != nil {
-			errs = append(errs, s.lock.Close())
-		}
-	})
+	if s.seq != nil {
+		errs = append(errs, s.seq.Close())
+	}
+	if s.check.f != nil {
+		errs = append(errs, s.check.f.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
 	return errors.Join(errs...)
+}
+
+// enter keeps the spool from being released until life.RUnlock: after that the
+// directory may be another process's. It fails when it is released already.
+func (s *Spool) enter() error {
+	s.life.RLock()
+	if s.released {
+		s.life.RUnlock()
+		return ErrClosed
+	}
+	return nil
 }

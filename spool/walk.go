@@ -3,7 +3,9 @@ package spool
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/sluicemq/sluice/protocol/message"
 	"github.com/sluicemq/sluice/spool/segment"
@@ -28,21 +30,38 @@ func claimed(data []byte, pos int64) bool {
 		int64(binary.BigEndian.Uint64(data[physPos:])) == pos
 }
 
+// A span is a part of the log, [from, to).
+type span struct{ from, to int64 }
+
+func (s span) has(offset int64) bool { return s.from <= offset && offset < s.to }
+
 // goodRecord returns the record at log offset pos that data begins with, if it
 // is whole and undamaged. A record that lost its end lost its record CRC, too,
-// so one without is believed only where there need not be one: before the log
-// offset plain, where RocketMQ's broker wrote, in the place of damage, and
-// when its properties left no room.
-func goodRecord(data []byte, pos, plain int64) (v message.View, ok bool) {
-	v, err := message.ViewOf(data)
+// so one without is believed only where there need not be one: outside of
+// sealed, where RocketMQ's broker wrote, in the place of damage, and when its
+// properties left no room. One that the device cannot read is not good.
+func goodRecord(data []byte, pos int64, sealed span) (v message.View, ok bool) {
+	var err error
+	defer segment.CatchFault(&err)
+	v, err = message.ViewOf(data)
 	if err != nil || v.PhysicalOffset() != pos {
 		return v, false
 	}
-	if !v.HasCRC() && pos >= plain && !isHole(&v) &&
+	if !v.HasCRC() && sealed.has(pos) && !isHole(&v) &&
 		len(v.Properties()) < message.MaxPropertiesLen-message.CRCSuffixLen {
 		return v, false
 	}
 	return v, v.Verify() == nil
+}
+
+// readHead is message.Head for bytes that the device may not be able to read:
+// what it answers then is nothing that can stand there.
+func readHead(data []byte) (size int32, magic uint32) {
+	size, magic = -1, 0
+	var err error
+	defer segment.CatchFault(&err)
+	size, magic, _ = message.Head(data)
+	return size, magic
 }
 
 // recordAt tells whether data at log offset pos begins with a record or with
@@ -56,26 +75,54 @@ func recordAt(data []byte, pos, end int64) bool {
 }
 
 // eachClaim calls f for every place behind the first byte of data, which is at
-// log offset pos, where a record claims to be, until f returns false.
+// log offset pos, where a record claims to be, until f returns false. Pages
+// that the device cannot read are passed.
 func eachClaim(data []byte, pos int64, f func(at int64, data []byte) bool) {
-	for from := magicPos + 1; from < len(data); {
-		i := bytes.Index(data[from:], magicPrefix)
-		if i < 0 {
+	for from := 1; from < len(data); {
+		at, bad := nextClaim(data, from, pos)
+		switch {
+		case bad >= 0: // on with the page behind; mappings begin with a page
+			skip := pageSize - (pos+int64(bad))%pageSize
+			from = bad + int(skip)
+		case at < 0 || !f(pos+int64(at), data[at:]):
 			return
+		default:
+			from = at + 1
 		}
-		at := from + i - magicPos
-		if claimed(data[at:], pos+int64(at)) && !f(pos+int64(at), data[at:]) {
-			return
-		}
-		from += i + 1
 	}
 }
 
+// nextClaim returns the first index from on where a record claims to be, or -1.
+// If it meets a byte that cannot be read, bad is its index, otherwise -1.
+func nextClaim(data []byte, from int, pos int64) (at, bad int) {
+	var err error
+	at, bad = -1, -1
+	defer func() {
+		var fault *segment.FaultError
+		if errors.As(err, &fault) {
+			at, bad = -1, max(from, int(fault.Addr-uintptr(unsafe.Pointer(unsafe.SliceData(data)))))
+		}
+	}()
+	defer segment.CatchFault(&err)
+	for i := from + magicPos; i < len(data); {
+		n := bytes.Index(data[i:], magicPrefix)
+		if n < 0 {
+			break
+		}
+		i += n
+		if claimed(data[i-magicPos:], pos+int64(i-magicPos)) {
+			return i - magicPos, -1
+		}
+		i++
+	}
+	return -1, -1
+}
+
 // findRecord returns the log offset of the first good record behind the first
-// byte of data, which is at log offset pos. plain is as for goodRecord.
-func findRecord(data []byte, pos, plain int64) (found int64, ok bool) {
+// byte of data, which is at log offset pos. sealed is as for goodRecord.
+func findRecord(data []byte, pos int64, sealed span) (found int64, ok bool) {
 	eachClaim(data, pos, func(at int64, rest []byte) bool {
-		_, ok = goodRecord(rest, at, plain)
+		_, ok = goodRecord(rest, at, sealed)
 		found = at
 		return !ok
 	})
@@ -85,17 +132,21 @@ func findRecord(data []byte, pos, plain int64) (found int64, ok bool) {
 // A walk goes over the log at Open: it verifies every record, hands those that
 // the queues lack to the dispatcher, mends damage and finds the end.
 type walk struct {
-	s     *Spool
-	from  int64 // records from here on are dispatched
-	mark  int64 // everything before was durable once
-	plain int64 // records from here on carry a record CRC
-	pos   int64
-	last  int64 // store time of the newest record
-	exact bool  // a record began at from, or the log ended there
-	used  int   // index of the last segment whose first bytes are not zero
-	clean bool  // the spool was stopped properly at from
+	s    *Spool
+	from int64 // records from here on are dispatched
+	mark int64 // everything before was durable once
+	// sealed is where records must carry a record CRC.
+	sealed span
+	pos    int64
+	last   int64 // store time of the newest record, 0 before the first
+	// before is the store time of the newest record before from, back where
+	// store time last went back: 0 when not known.
+	before, back int64
+	exact        bool // a record began at from, or the log ended there
+	used         int  // index of the last segment whose first bytes are not zero
+	clean        bool // the spool was stopped properly at from
 
-	quarantined, holes int
+	holes int
 }
 
 // run walks from the start of segment i to the end of the log, which it leaves
@@ -143,13 +194,13 @@ func (w *walk) segment(seg *segment.Segment) (ended bool, err error) {
 	data := seg.Data()
 	for w.pos < seg.End() {
 		rest := data[w.pos-seg.Base():]
-		if v, ok := goodRecord(rest, w.pos, w.plain); ok {
+		if v, ok := goodRecord(rest, w.pos, w.sealed); ok {
 			if err := w.record(&v); err != nil {
 				return false, err
 			}
 			continue
 		}
-		if size, magic, ok := message.Head(rest); ok && magic == message.MagicBlank && int(size) == len(rest) {
+		if size, magic := readHead(rest); magic == message.MagicBlank && int(size) == len(rest) {
 			w.exact = w.exact || w.pos == w.from
 			w.pos = seg.End()
 			break
@@ -166,7 +217,7 @@ func (w *walk) segment(seg *segment.Segment) (ended bool, err error) {
 func (w *walk) record(v *message.View) error {
 	d := &w.s.dispatch
 	w.exact = w.exact || w.pos == w.from
-	w.last = max(w.last, v.StoreTimestamp())
+	w.last = v.StoreTimestamp()
 	if w.pos >= w.from {
 		d.mu.Lock()
 		w.s.unit(v)
@@ -191,12 +242,15 @@ func (w *walk) record(v *message.View) error {
 // tore, nobody was told they are stored, and a queue must not get them without
 // those that went missing between.
 func (w *walk) afterDamage(seg *segment.Segment, rest []byte) (next int64, goOn bool, err error) {
-	size, magic, _ := message.Head(rest)
+	size, magic := readHead(rest)
 	zero := size == 0 && magic == 0
 	if w.clean && zero && w.pos == w.from {
 		return 0, false, nil
 	}
-	next, found := w.later(seg, rest)
+	next, found, err := w.later(seg, rest)
+	if err != nil {
+		return 0, false, err
+	}
 	if found && w.pos < w.mark {
 		w.holes++
 		return next, true, w.hole(seg, next)
@@ -212,32 +266,33 @@ func (w *walk) afterDamage(seg *segment.Segment, rest []byte) (next int64, goOn 
 
 // later searches for the next good record after the damage at w.pos, in this
 // segment and in the used ones after it.
-func (w *walk) later(seg *segment.Segment, rest []byte) (int64, bool) {
-	if at, ok := findRecord(rest, w.pos, w.plain); ok {
-		return at, true
+func (w *walk) later(seg *segment.Segment, rest []byte) (next int64, ok bool, err error) {
+	if at, ok := findRecord(rest, w.pos, w.sealed); ok {
+		return at, true, nil
 	}
 	segs := w.s.seq.Segments()
 	for i := range segs[:w.used+1] {
 		if segs[i].Base() <= seg.Base() {
 			continue
 		}
-		if at, ok := firstGood(segs[i], w.plain); ok {
-			return at, true
+		if at, ok, err := firstGood(segs[i], w.sealed); ok || err != nil {
+			return at, ok, err
 		}
 	}
-	return 0, false
+	return 0, false, nil
 }
 
 // firstGood returns the offset of the first good record in a segment.
-func firstGood(seg *segment.Segment, plain int64) (at int64, ok bool) {
-	if seg.Acquire() != nil {
-		return 0, false
+func firstGood(seg *segment.Segment, sealed span) (at int64, ok bool, err error) {
+	if err := seg.Acquire(); err != nil {
+		return 0, false, err
 	}
 	defer seg.Release()
-	if _, ok := goodRecord(seg.Data(), seg.Base(), plain); ok {
-		return seg.Base(), true
+	if _, ok := goodRecord(seg.Data(), seg.Base(), sealed); ok {
+		return seg.Base(), true, nil
 	}
-	return findRecord(seg.Data(), seg.Base(), plain)
+	at, ok = findRecord(seg.Data(), seg.Base(), sealed)
+	return at, ok, nil
 }
 
 // cut ends the log at w.pos durably: neither the bytes there nor any record
@@ -276,46 +331,27 @@ func headZero(seg *segment.Segment) (zero bool, err error) {
 	}
 	defer seg.Release()
 	defer segment.PanicOnFault()()
-	defer segment.CatchFault(&err)
-	size, magic, _ := message.Head(seg.Data())
+	size, magic := readHead(seg.Data())
 	return size == 0 && magic == 0, nil
 }
 
-// withFirst calls f with the first record of a segment, unverified; it answers
-// false when there is none.
-func withFirst(seg *segment.Segment, f func(v *message.View)) bool {
-	if seg.Acquire() != nil {
-		return false
+// withFirst calls f with the first record of a segment, unverified; ok is false
+// when there is none.
+func withFirst(seg *segment.Segment, f func(v *message.View)) (ok bool, err error) {
+	if err := seg.Acquire(); err != nil {
+		return false, err
 	}
 	defer seg.Release()
-	var err error
 	defer segment.PanicOnFault()()
-	defer segment.CatchFault(&err)
-	v, verr := message.ViewOf(seg.Data())
-	if verr != nil || v.PhysicalOffset() != seg.Base() {
-		return false
+	v, ok := placedView(seg.Data(), seg.Base())
+	if ok {
+		f(&v)
 	}
-	f(&v)
-	return true
+	return ok, nil
 }
 
 // firstStoreTime is the store time of a segment's first record in ms, or 0.
 func firstStoreTime(seg *segment.Segment) (ms int64) {
-	withFirst(seg, func(v *message.View) { ms = v.StoreTimestamp() })
+	_, _ = withFirst(seg, func(v *message.View) { ms = v.StoreTimestamp() })
 	return ms
-}
-
-// plainEnd finds from where on records carry a record CRC in a log whose
-// checkpoint does not say it: RocketMQ's broker wrote the segments before.
-func plainEnd(segs []*segment.Segment, used int) int64 {
-	for i := used; i >= 0; i-- {
-		plain := false
-		if !withFirst(segs[i], func(v *message.View) { plain = !v.HasCRC() && !isHole(v) }) {
-			continue // nothing there, or damaged
-		}
-		if plain {
-			return segs[i].End()
-		}
-	}
-	return 0
 }

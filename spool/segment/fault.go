@@ -24,8 +24,16 @@ func PanicOnFault() (restore func()) {
 
 func stopPanicOnFault() { debug.SetPanicOnFault(false) }
 
-// CatchFault turns the panic of a fault in mapped memory into an error that
-// wraps ErrFault. Any other panic goes on. It must be deferred directly.
+// A FaultError is the fault of reading one address. It wraps ErrFault.
+type FaultError struct{ Addr uintptr }
+
+func (e *FaultError) Error() string { return fmt.Sprintf("%v at %#x", ErrFault, e.Addr) }
+
+// Unwrap returns ErrFault.
+func (e *FaultError) Unwrap() error { return ErrFault }
+
+// CatchFault turns the panic of a fault in mapped memory into a
+// *FaultError. Any other panic goes on. It must be deferred directly.
 func CatchFault(err *error) {
 	r := recover()
 	if r == nil {
@@ -33,7 +41,7 @@ func CatchFault(err *error) {
 	}
 	if re, ok := r.(runtime.Error); ok {
 		if a, ok := re.(interface{ Addr() uintptr }); ok {
-			*err = fmt.Errorf("%w at %#x", ErrFault, a.Addr())
+			*err = &FaultError{a.Addr()}
 			return
 		}
 	}

@@ -54,6 +54,16 @@ func (f *filler) reserve(from, to, size int64) {
 	}
 }
 
+// claimed tells whether the writer has written anything.
+func (f *filler) claimed() bool {
+	if f.done.Load() {
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reserved > 0
+}
+
 // begin chooses the next step; ok is false when none is due: the segment is
 // filled up, or filled for window bytes beyond the writer.
 func (f *filler) begin(size, window, chunk int64) (from, to int64, ok bool) {
@@ -103,7 +113,7 @@ func (s *Segment) FillStep(window int64) (bool, error) {
 		if _, err := s.file.WriteAt(s.seq.zeros[:to-from], from); err != nil {
 			return err
 		}
-		return s.file.Sync()
+		return s.sync()
 	})
 }
 
@@ -125,7 +135,10 @@ func (s *Segment) fillDirect() (bool, error) {
 		return false, errors.ErrUnsupported
 	}
 	return s.fillLocked(s.seq.size, fillIdleChunk, func(from, to int64) error {
-		return direct.FillZeros(from, to-from)
+		if err := direct.FillZeros(from, to-from); err != nil {
+			return err
+		}
+		return s.sync()
 	})
 }
 

@@ -19,8 +19,7 @@ func syncData(f *os.File) error {
 	}
 }
 
-// FillZeros writes zeros past the page cache (O_DIRECT) and syncs them. offset and
-// size must be multiples of the page size.
+// FillZeros writes zeros past the page cache (O_DIRECT). offset and size must be multiples of the page size.
 func (f osFile) FillZeros(offset, size int64) error {
 	direct, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.O_WRONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -47,7 +46,7 @@ func (f osFile) FillZeros(offset, size int64) error {
 		}
 		done += int64(max(n, 0))
 	}
-	return f.Sync()
+	return nil
 }
 
 // lockFile locks byte 0, as RocketMQ's store does, so that a Java broker on

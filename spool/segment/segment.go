@@ -33,6 +33,9 @@ type Segment struct {
 	file   File // nil when closed
 	sealed bool // closed because it is full and synced
 
+	syncMu sync.Mutex // one sync at a time
+	failed error      // of a sync, for good
+
 	fill filler
 }
 
@@ -83,7 +86,8 @@ func (s *Segment) WriteAt(p []byte, offset int64) (int, error) {
 	return s.file.WriteAt(p, at)
 }
 
-// Sync makes the segment's bytes durable.
+// Sync makes the segment's bytes durable. Once it, or the sync of a fill step,
+// has failed in a segment that was written to, it always does.
 func (s *Segment) Sync() error {
 	s.fileMu.RLock()
 	defer s.fileMu.RUnlock()
@@ -93,7 +97,23 @@ func (s *Segment) Sync() error {
 		}
 		return ErrRetired
 	}
-	return s.file.Sync()
+	return s.sync()
+}
+
+// sync syncs the file. Of several syncs only one is told that bytes did not
+// reach the disk, whoever wrote them; so once one failed in a file that is
+// written to, all fail. Called with fileMu held and the file open.
+func (s *Segment) sync() error {
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	if s.failed != nil {
+		return s.failed
+	}
+	err := s.file.Sync()
+	if err != nil && s.fill.claimed() {
+		s.failed = err
+	}
+	return err
 }
 
 // Seal closes the file of a segment that is full and synced. Reads go on from

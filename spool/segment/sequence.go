@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -119,15 +120,19 @@ func (q *Sequence) prepareLocked(reuseOnly bool) (bool, error) {
 		return true, nil
 	}
 	base := q.Last().End()
+	var failed error
 	if q.spare != "" {
-		return true, q.recycleLocked(base)
+		if q.next, failed = q.recycleLocked(base); failed == nil {
+			return true, nil
+		}
 	}
 	if reuseOnly {
 		return false, nil
 	}
+	// A retired file that cannot be used again is no reason not to go on.
 	s, err := q.create(base)
 	if err != nil {
-		return false, fmt.Errorf("prepare segment %s: %w", FileName(base), err)
+		return false, fmt.Errorf("prepare segment %s: %w", FileName(base), errors.Join(err, failed))
 	}
 	q.next = s
 	return true, nil
@@ -138,6 +143,11 @@ func (q *Sequence) prepareLocked(reuseOnly bool) (bool, error) {
 func (q *Sequence) create(base int64) (*Segment, error) {
 	path := filepath.Join(q.dir, FileName(base))
 	f, err := q.fs.Create(path)
+	if errors.Is(err, fs.ErrExist) { // what is left of a try that failed
+		if err = q.fs.Remove(path); err == nil {
+			f, err = q.fs.Create(path)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -163,12 +173,13 @@ func (q *Sequence) newSegment(base int64, f File) *Segment {
 // recycleLocked turns the retired file into the segment at base. Its first
 // record is destroyed durably before the file gets its new name; what else is
 // in it cannot be taken for a record of the new place, because every record
-// states its own offset.
-func (q *Sequence) recycleLocked(base int64) error {
-	old := q.spare
-	f, err := q.fs.Open(old)
+// states its own offset. A file with which any of that fails is given up.
+func (q *Sequence) recycleLocked(base int64) (*Segment, error) {
+	at := q.spare
+	q.spare = ""
+	f, err := q.fs.Open(at)
 	if err != nil {
-		return fmt.Errorf("recycle %s: %w", old, err)
+		return nil, errors.Join(err, q.fs.Remove(at))
 	}
 	var zero [8]byte
 	_, err = f.WriteAt(zero[:], 0)
@@ -177,18 +188,19 @@ func (q *Sequence) recycleLocked(base int64) error {
 	}
 	path := filepath.Join(q.dir, FileName(base))
 	if err == nil {
-		err = q.fs.Rename(old, path)
+		err = q.fs.Rename(at, path)
+	}
+	if err == nil {
+		at = path
+		// Until its name is durable nothing may be written to it.
+		err = errors.Join(q.fs.SyncDir(q.dir), q.fs.SyncDir(q.spareDir))
 	}
 	if err != nil {
-		return fmt.Errorf("recycle %s: %w", old, errors.Join(err, f.Close()))
+		return nil, fmt.Errorf("recycle %s: %w", at, errors.Join(err, f.Close(), q.fs.Remove(at)))
 	}
-	q.spare = ""
-	q.next = q.newSegment(base, f)
-	q.next.fill.done.Store(true)
-	if err := q.fs.SyncDir(q.dir); err != nil {
-		return fmt.Errorf("recycle %s: %w", old, err)
-	}
-	return q.fs.SyncDir(q.spareDir)
+	s := q.newSegment(base, f)
+	s.fill.done.Store(true)
+	return s, nil
 }
 
 // Advance appends the segment made ready to the list, making one ready first
