@@ -51,7 +51,7 @@ func newConn(ep *endpoint, nc net.Conn) *Conn {
 		streams: make([]Stream, ep.routes.streams), lastRead: ep.now(),
 	}
 	c.lastWrite.Store(int64(c.lastRead))
-	c.in.max = ep.maxFrame
+	c.in.max, c.in.room = ep.maxFrame, ep.room
 	c.w.c = c
 	c.ctx, c.cancel = context.WithCancelCause(ep.ctx)
 	return c

@@ -25,6 +25,7 @@ type endpoint struct {
 	maxFrame     int
 	maxCalls     int64
 	maxWaiting   int64
+	room         *bulkRoom // of large read buffers; nil for a client
 	idleTimeout  time.Duration
 	writeTimeout time.Duration
 	onClose      func(*Conn)

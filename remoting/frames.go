@@ -18,36 +18,47 @@ type frameBuffer struct {
 	max   int   // largest frame, the length word included
 	total int64 // bytes ever received
 
+	room    *bulkRoom // nil: without a limit
+	charged int64     // what this buffer takes of room
+
 	filled bool // the last read left no room: there may be more to get at once
 	calm   int  // bursts in a row that needed no buffer above readMax
 }
 
-// prepare makes room for a read.
-func (b *frameBuffer) prepare() {
+// prepare makes room for a read. It returns false when the buffer would have to
+// grow and may not.
+func (b *frameBuffer) prepare() bool {
 	n := copy(b.buf, b.buf[b.r:b.w])
 	b.r, b.w = 0, n
 	switch {
 	case len(b.buf) == 0:
 		b.buf = make([]byte, readStart)
 	case b.w == len(b.buf):
-		b.resize(min(2*len(b.buf), b.max))
+		if !b.resize(min(2*len(b.buf), b.max)) {
+			return false
+		}
 	case b.filled && len(b.buf) < readMax:
 		b.resize(2 * len(b.buf))
 	case len(b.buf) > readMax && b.w <= readMax/2:
 		// A large frame has passed. Keep its memory while such frames are usual.
-		if b.calm++; b.calm > 64 {
+		if b.calm++; b.calm > 64 || b.crowded() {
 			b.resize(readMax)
 		}
 	}
 	if b.w > readMax/2 {
 		b.calm = 0
 	}
+	return true
 }
 
-func (b *frameBuffer) resize(size int) {
+func (b *frameBuffer) resize(size int) bool {
+	if !b.charge(size) {
+		return false
+	}
 	buf := make([]byte, size)
 	copy(buf, b.buf[:b.w])
 	b.buf = buf
+	return true
 }
 
 // received counts n bytes that were read behind w.
@@ -61,6 +72,7 @@ func (b *frameBuffer) received(n int) {
 // arrive keeps what it has.
 func (b *frameBuffer) shrink() {
 	if b.r == b.w {
+		b.charge(readStart)
 		b.buf, b.r, b.w, b.filled = make([]byte, readStart), 0, 0, false
 	}
 }

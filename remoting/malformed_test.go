@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluicemq/sluice/protocol"
 )
@@ -194,6 +195,44 @@ func TestBufferFollowsWhatArrived(t *testing.T) {
 	if len(b.buf) > readMax {
 		t.Errorf("buffer of %d long after the large frame", len(b.buf))
 	}
+}
+
+// waitFor returns once the condition holds; it looks again and again, for what announces nothing.
+func waitFor(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); !condition(); {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// Large frames share the room that there is: one waits while another holds it,
+// small ones do not, and in the end everybody is served.
+func TestLargeFramesTakeTurns(t *testing.T) {
+	s := start(t, ServerOptions{MaxBulk: 3 << 20}, Table{codeEcho: {Handler: echo}})
+	big := request(codeEcho, 1, strings.Repeat("x", 1<<20)) // its buffer takes 2 MiB
+	holder, second, small := dialPeer(t, s), dialPeer(t, s), dialPeer(t, s)
+	holder.send(big[:len(big)-1])
+	waitFor(t, "the first large buffer", func() bool { return s.ep.room.used.Load() == 2<<20 })
+	go func() { _, _ = second.Write(big) }()
+	waitFor(t, "the second to wait", func() bool { return s.ep.room.waiting.Load() == 1 })
+	small.send(request(codeEcho, 2, "hi"))
+	if got := small.next(); string(got.Body) != "hi" {
+		t.Fatalf("a small frame is answered with %q", got.Body)
+	}
+	holder.send(big[len(big)-1:])
+	for _, p := range []*peer{holder, second} {
+		if got := p.next(); len(got.Body) != 1<<20 {
+			t.Fatalf("a large frame is answered with %d bytes", len(got.Body))
+		}
+		p.Close()
+	}
+	waitFor(t, "all room to be given back", func() bool { return s.ep.room.used.Load() == 0 })
 }
 
 func FuzzFrames(f *testing.F) {

@@ -34,6 +34,7 @@ func (c *Conn) run(upgrade func() error) {
 	}
 	c.cancel(ErrClosed)
 	c.raw.Close()
+	c.in.charge(0)
 	c.failCalls()
 	<-c.tasks.shut()
 	if c.ep.onClose != nil {
@@ -86,7 +87,11 @@ func (c *Conn) readLoop() error {
 
 // fill waits for bytes and takes what there is.
 func (c *Conn) fill() error {
-	c.in.prepare()
+	if !c.in.prepare() {
+		if err := c.awaitRoom(); err != nil {
+			return err
+		}
+	}
 	if !c.watched && c.large() {
 		c.watched = true
 		if err := c.armRead(); err != nil {
@@ -176,7 +181,7 @@ func (c *Conn) logEnd() {
 	switch {
 	case errors.As(err, &bad):
 		c.ep.warn.Warn("connection closed: malformed input", "remote", c.name, "reason", bad.reason)
-	case errors.Is(err, errWriteStuck), errors.Is(err, errHandshake), errors.Is(err, errFlushPanic):
+	case errors.Is(err, errWriteStuck), errors.Is(err, errHandshake), errors.Is(err, errFlushPanic), errors.Is(err, errCrowded):
 		c.ep.warn.Warn("connection closed", "remote", c.name, "reason", err)
 	case errors.Is(err, io.EOF), errors.Is(err, ErrClosed), errors.Is(err, errIdle), errors.Is(err, syscall.ECONNRESET):
 		c.ep.log.Debug("connection closed", "remote", c.name, "reason", err)

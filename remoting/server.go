@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,9 @@ type ServerOptions struct {
 	MaxCalls   int // requests handled at once by handlers with their own goroutine
 	MaxWaiting int // goroutines of Conn.Go at once
 	MaxConns   int
+	// MaxBulk is what read buffers above 256 KiB take together, in bytes; frames
+	// that need more wait. The default is the memory limit of the Go runtime.
+	MaxBulk int64
 
 	// OnClose is called once for every connection, after all its handlers, streams
 	// and goroutines have ended.
@@ -69,6 +73,7 @@ func NewServer(o ServerOptions, t Table) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	ep.room = &bulkRoom{limit: orDefault(o.MaxBulk, debug.SetMemoryLimit(-1))}
 	l, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return nil, err
@@ -176,7 +181,7 @@ func (s *Server) upgrade(c *Conn) error {
 		return nil
 	}
 	t := tls.Server(&replayConn{Conn: c.raw, head: slices.Clone(c.in.buf[:c.in.w])}, s.o.TLS)
-	c.in = frameBuffer{max: c.in.max}
+	c.in = frameBuffer{max: c.in.max, room: c.in.room}
 	ctx, cancel := context.WithTimeout(c.ctx, s.o.HandshakeTimeout)
 	defer cancel()
 	if err := t.HandshakeContext(ctx); err != nil {
