@@ -48,6 +48,7 @@ type lane struct {
 	park     func(ctx context.Context, m *message.Message, reason string) error
 	progress *progress
 	pace     *pacer
+	buffers  *buffers
 	log      *slog.Logger
 
 	state atomic.Int32
@@ -149,17 +150,25 @@ func (l *lane) run(ctx context.Context) {
 
 // forward sends the next batch and moves the cursor past what was accepted.
 func (l *lane) forward(ctx context.Context) (accepted int, err error) {
-	defer l.records.Release()
+	buf, ok := l.buffers.take(ctx)
+	if !ok {
+		return 0, ctx.Err()
+	}
+	defer func() { l.buffers.give(buf) }()
 	cursor, err := l.open()
 	if err != nil {
 		return 0, err
 	}
 	from := cursor.Offset()
+	defer l.records.Release()
 	result := l.spool.Read(l.queue, from, l.limit, nil, &l.records)
 	if result.Status != spool.Found {
 		return 0, l.skip(cursor, from, result)
 	}
-	if err := l.decode(); err != nil {
+	buf = l.records.AppendTo(buf)
+	readErr := l.records.Err()
+	l.records.Release()
+	if err := l.decode(buf, readErr); err != nil {
 		return 0, err
 	}
 	accepted, err = l.sender.Send(ctx, l.queue.Topic(), int(l.queue.ID()), l.batch)
@@ -186,20 +195,22 @@ func (l *lane) skip(cursor *spool.Cursor, from int64, result spool.ReadResult) e
 	return fmt.Errorf("read queue %s/%d at %d: %s", l.queue.Topic(), l.queue.ID(), from, result.Status)
 }
 
-// decode makes the batch of the records that were read. The messages' bytes stay
-// in mapped memory until the records are released.
-func (l *lane) decode() error {
+// decode makes the batch of the records that were copied, which may be fewer than
+// those read when readErr says so. What comes before a fault is sent.
+func (l *lane) decode(records []byte, readErr error) error {
 	l.batch = l.batch[:0]
-	var failed error
-	l.records.Each(func(record []byte) bool {
+	err := message.EachRecord(records, func(record []byte) bool {
 		var m message.Message
-		if failed = message.Decode(record, &m); failed == nil {
+		decodeErr := message.Decode(record, &m)
+		if decodeErr == nil {
 			l.batch = append(l.batch, m)
+		} else {
+			readErr = decodeErr
 		}
-		return failed == nil
+		return decodeErr == nil
 	})
-	if failed != nil && len(l.batch) == 0 {
-		return fmt.Errorf("decode the spool's record: %w", failed)
+	if len(l.batch) == 0 {
+		return fmt.Errorf("read queue %s/%d from the spool: %w", l.queue.Topic(), l.queue.ID(), errors.Join(readErr, err))
 	}
 	return nil
 }

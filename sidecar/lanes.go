@@ -54,6 +54,7 @@ type lanes struct {
 	upstreams map[string]Upstream
 	running   map[laneKey]*lane
 	progress  map[string]*progress
+	buffers   map[string]*buffers
 }
 
 type laneKey struct {
@@ -63,9 +64,9 @@ type laneKey struct {
 
 func newLanes(sp *spool.Spool, ups map[string]Upstream, log *slog.Logger) *lanes {
 	l := &lanes{spool: sp, upstreams: ups, log: log,
-		changed: make(chan struct{}), running: map[laneKey]*lane{}, progress: map[string]*progress{}}
+		changed: make(chan struct{}), running: map[laneKey]*lane{}, progress: map[string]*progress{}, buffers: map[string]*buffers{}}
 	for name := range ups {
-		l.progress[name] = newProgress()
+		l.progress[name], l.buffers[name] = newProgress(), newBuffers()
 	}
 	return l
 }
@@ -168,7 +169,7 @@ func (l *lanes) newLane(key laneKey) (*lane, error) {
 	up := l.upstreams[key.upstream]
 	lane := &lane{
 		upstream: key.upstream, queue: key.queue, sender: up.Sender, spool: l.spool,
-		limit: up.Limit, backoff: up.Backoff, progress: l.progress[key.upstream], pace: l.pace, log: l.log,
+		limit: up.Limit, backoff: up.Backoff, progress: l.progress[key.upstream], pace: l.pace, buffers: l.buffers[key.upstream], log: l.log,
 		park: func(ctx context.Context, m *message.Message, reason string) error {
 			return l.park(ctx, key.upstream, m, reason)
 		},
