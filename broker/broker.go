@@ -99,7 +99,7 @@ func (b *Broker) compose(o *Options, sp *spool.Spool) *parts {
 	return &parts{
 		sender: &sender{admission: admission, spool: sp, counters: b.counters},
 		puller: &puller{topics: b.topics, groups: b.groups, clients: b.clients, offsets: b.offsets, spool: sp,
-			counters: b.counters, maxMessages: o.MaxPullMessages, maxHold: maxPullHold},
+			counters: b.counters, log: o.Logger, maxMessages: o.MaxPullMessages, maxHold: maxPullHold},
 		positions: &positions{topics: b.topics, groups: b.groups, offsets: b.offsets, spool: sp, nearEnd: memoryShare()},
 		topics:    &topicAdmin{topics: b.topics, offsets: b.offsets, spool: sp, address: b.Advertised, log: o.Logger},
 		groups:    &groupAdmin{groups: b.groups, offsets: b.offsets},

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type puller struct {
 	offsets     *offsets.Table
 	spool       *spool.Spool
 	counters    *Counters
+	log         *slog.Logger
 	maxMessages int           // most messages in one answer
 	maxHold     time.Duration // longest long poll, whatever a client asks
 }
@@ -228,10 +230,16 @@ func (p *puller) wait(ctx context.Context, conn *remoting.Conn, held pull, from 
 func (p *puller) appendResult(dst []byte, q *pull, records *spool.Records, result spool.ReadResult) []byte {
 	code := pullCode(result.Status, q.offset)
 	if code == protocol.Success {
+		f := beginPullAnswer(dst, q, int32(code), "FOUND", result)
+		answer := f.End(records.AppendTo(f.BeginBody()))
+		if err := records.Err(); err != nil {
+			// The header says that the client may go on behind all of them.
+			p.log.Error("cannot read what was pulled", "topic", q.queue.Topic(), "queue", q.queue.ID(), "offset", q.offset, "err", err)
+			return appendPullAnswer(dst, q, int32(protocol.SystemError), err.Error(), spool.ReadResult{Next: q.offset, Min: result.Min, Max: result.Max})
+		}
 		p.counters.pulled.Add(int64(records.Len()))
 		p.counters.pulledBytes.Add(int64(records.Bytes()))
-		f := beginPullAnswer(dst, q, int32(code), "FOUND", result)
-		return f.End(records.AppendTo(f.BeginBody()))
+		return answer
 	}
 	p.counters.emptyPulls.Add(1)
 	return appendPullAnswer(dst, q, int32(code), result.Status.String(), result)
