@@ -79,7 +79,7 @@ func (s *pullStream) Request(req *protocol.Command, w *remoting.Writer) {
 		return
 	}
 	result := s.spool.Read(p.queue, p.offset, p.limit, p.filter, &s.records)
-	if p.hold > 0 && nothingYet(result.Status, p.offset) {
+	if p.hold > 0 && result.Err == nil && nothingYet(result.Status, p.offset) {
 		s.records.Release()
 		scanned := max(result.Next, p.offset)
 		if s.conn.Go(func(ctx context.Context) { s.wait(ctx, s.conn, p, scanned) }) {
@@ -208,7 +208,7 @@ func (p *puller) wait(ctx context.Context, conn *remoting.Conn, held pull, from 
 	result := spool.ReadResult{Status: spool.OffsetOverflowOne}
 	for held.queue.Wait(ctx, from) == nil {
 		result = p.spool.Read(held.queue, from, held.limit, held.filter, &records)
-		if !nothingYet(result.Status, from) {
+		if result.Err != nil || !nothingYet(result.Status, from) {
 			break
 		}
 		from = max(result.Next, from)
@@ -216,7 +216,7 @@ func (p *puller) wait(ctx context.Context, conn *remoting.Conn, held pull, from 
 	if conn.Context().Err() != nil {
 		return
 	}
-	if nothingYet(result.Status, from) {
+	if result.Err == nil && nothingYet(result.Status, from) {
 		result.Min, result.Max, result.Next = held.queue.Min(), held.queue.Max(), from
 		result.Status = spool.OffsetOverflowOne
 		if from > held.offset {
@@ -229,6 +229,9 @@ func (p *puller) wait(ctx context.Context, conn *remoting.Conn, held pull, from 
 // appendResult appends the answer that a read's result calls for.
 func (p *puller) appendResult(dst []byte, q *pull, records *spool.Records, result spool.ReadResult) []byte {
 	code := pullCode(result.Status, q.offset)
+	if result.Err != nil && code != protocol.Success {
+		return appendPullAnswer(dst, q, int32(protocol.SystemError), result.Err.Error(), result)
+	}
 	if code == protocol.Success {
 		f := beginPullAnswer(dst, q, int32(code), "FOUND", result)
 		answer := f.End(records.AppendTo(f.BeginBody()))

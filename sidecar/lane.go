@@ -186,6 +186,9 @@ func (l *lane) forward(ctx context.Context) (accepted int, err error) {
 // skip moves the cursor where a read found nothing: past records that retention
 // took, or past ones that hold no message.
 func (l *lane) skip(cursor *spool.Cursor, from int64, result spool.ReadResult) error {
+	if result.Err != nil {
+		return fmt.Errorf("read queue %s/%d at %d: %w", l.queue.Topic(), l.queue.ID(), from, result.Err)
+	}
 	if result.Next > from {
 		l.log.Error("messages are gone from the spool before they were forwarded",
 			"upstream", l.upstream, "topic", l.queue.Topic(), "queue", l.queue.ID(), "from", from, "to", result.Next)
