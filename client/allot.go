@@ -66,7 +66,7 @@ func (p *PushConsumer) tell(topic string, err error) {
 		p.c.logger.Info("queues divided", "group", p.o.Group, "topic", topic)
 	case err != nil && before != err.Error():
 		p.undone[topic] = err.Error()
-		p.c.logger.Warn("queues not divided; trying again until they are", "group", p.o.Group, "topic", topic, "error", err)
+		p.c.logger.Warn("queues not divided; trying again until they are", "group", p.o.Group, "topic", topic, "err", err)
 	}
 }
 

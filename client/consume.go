@@ -60,7 +60,7 @@ func (p *PushConsumer) consume(ctx context.Context, q *processQueue) error {
 				return ctx.Err()
 			}
 			p.c.logger.Warn("listener failed, the batch comes again", "group", p.o.Group, "queue", q.queue,
-				"offset", batch[0].QueueOffset, "messages", len(batch), "wait", p.o.RetryInterval, "error", err)
+				"offset", batch[0].QueueOffset, "messages", len(batch), "wait", p.o.RetryInterval, "err", err)
 			if err := sleep(ctx, p.o.RetryInterval); err != nil {
 				return err
 			}
@@ -113,7 +113,7 @@ func (l *pullLoop) once(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		// One line per outage and queue.
 		if l.failures++; l.failures == 1 {
-			l.p.c.logger.Warn("pull failed", "group", l.p.o.Group, "queue", l.q.queue, "offset", offset, "error", err)
+			l.p.c.logger.Warn("pull failed", "group", l.p.o.Group, "queue", l.q.queue, "offset", offset, "err", err)
 		}
 		l.broker = masterID
 		return l.p.pullWait(err), nil
@@ -188,7 +188,7 @@ func (p *PushConsumer) receive(sub *subscription, ms []*message.Message) []*mess
 func (p *PushConsumer) decompress(m *message.Message) {
 	body, err := message.Decompress(m.SysFlag, m.Body, p.o.MaxBodyBytes)
 	if err != nil {
-		p.c.logger.Warn("body not decompressed", "topic", m.Topic, "queue", m.QueueID, "offset", m.QueueOffset, "error", err)
+		p.c.logger.Warn("body not decompressed", "topic", m.Topic, "queue", m.QueueID, "offset", m.QueueOffset, "err", err)
 		return
 	}
 	m.Body = body

@@ -238,7 +238,7 @@ func (p *PushConsumer) commit(ctx context.Context, q *processQueue) {
 	}
 	if err := p.c.CommitOffset(ctx, p.o.Group, q.queue, offset); err != nil {
 		if ctx.Err() == nil {
-			p.c.logger.Warn("offset not committed", "group", p.o.Group, "queue", q.queue, "offset", offset, "error", err)
+			p.c.logger.Warn("offset not committed", "group", p.o.Group, "queue", q.queue, "offset", offset, "err", err)
 		}
 		return
 	}

@@ -138,7 +138,7 @@ func (c *Client) heartbeatAll(ctx context.Context) {
 	}
 	body, err := protocol.Marshal(data)
 	if err != nil {
-		c.logger.Error("heartbeat not encoded", "error", err)
+		c.logger.Error("heartbeat not encoded", "err", err)
 		return
 	}
 	var round errgroup.Group
@@ -151,7 +151,7 @@ func (c *Client) heartbeatAll(ctx context.Context) {
 			defer cancel()
 			cmd := protocol.NewRequest(protocol.Heartbeat, nil, body)
 			if _, err := c.CallOK(call, addr, cmd); err != nil && ctx.Err() == nil {
-				c.logger.Warn("heartbeat failed", "broker", addr, "error", err)
+				c.logger.Warn("heartbeat failed", "broker", addr, "err", err)
 			}
 			return nil
 		})
@@ -170,7 +170,7 @@ func (c *Client) unregister(ctx context.Context, header protocol.UnregisterClien
 			ctx, cancel := context.WithTimeout(ctx, min(c.o.CallTimeout, time.Second))
 			defer cancel()
 			if _, err := c.CallOK(ctx, addr, protocol.NewRequest(protocol.UnregisterClient, &h, nil)); err != nil {
-				c.logger.Debug("not unregistered", "broker", addr, "error", err)
+				c.logger.Debug("not unregistered", "broker", addr, "err", err)
 			}
 			return nil
 		})

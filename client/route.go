@@ -250,7 +250,7 @@ func (c *Client) refreshRoutes(ctx context.Context) error {
 	return every(ctx, c.o.RouteInterval, func(ctx context.Context) {
 		for _, topic := range c.routes.topics() {
 			if _, err := c.RefreshRoute(ctx, topic); err != nil && ctx.Err() == nil {
-				c.logger.Warn("route not refreshed", "topic", topic, "error", err)
+				c.logger.Warn("route not refreshed", "topic", topic, "err", err)
 			}
 		}
 	})

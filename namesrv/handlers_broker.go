@@ -127,7 +127,7 @@ func (h *handlers) logRegistration(r *Registration, res Registered, skipped []st
 	who := []any{"cluster", r.Cluster, "broker", r.Name, "id", r.ID, "addr", r.Addr, "topics", len(r.Topics)}
 	switch {
 	case err != nil:
-		h.complain("registration refused", append(who, "error", err)...)
+		h.complain("registration refused", append(who, "err", err)...)
 		return
 	case res.Conflict:
 		h.complain("registration ignored, a newer state holds this id at another address", who...)

@@ -66,7 +66,7 @@ func openKV(fsys segment.FS, path string, log *slog.Logger) (*kvConfig, error) {
 		return nil, fmt.Errorf("load name server settings: %w", err)
 	}
 	if fallback != nil {
-		log.Warn("name server settings taken from the backup", "file", path, "error", fallback)
+		log.Warn("name server settings taken from the backup", "file", path, "err", fallback)
 	}
 	return kv, nil
 }

@@ -142,7 +142,7 @@ func (c *Conn) answer(rt *route, req *protocol.Command) (resp *protocol.Command)
 	}
 	var known *protocol.Error
 	if !errors.As(err, &known) && c.ctx.Err() == nil {
-		c.ep.warn.Warn("request failed", "remote", c.name, "code", rt.code, "error", err)
+		c.ep.warn.Warn("request failed", "remote", c.name, "code", rt.code, "err", err)
 	}
 	e := protocol.AsError(err)
 	return &protocol.Command{Code: int32(e.Code), Remark: e.Remark}

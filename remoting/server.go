@@ -130,7 +130,7 @@ func (s *Server) accept(ctx context.Context, g *errgroup.Group) error {
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept on %v: %w", s.Addr(), err)
 		}
-		s.ep.warn.Warn("cannot accept a connection", "listen", s.Addr(), "error", err, "pause", pause)
+		s.ep.warn.Warn("cannot accept a connection", "listen", s.Addr(), "err", err, "pause", pause)
 		select {
 		case <-ctx.Done():
 			return nil

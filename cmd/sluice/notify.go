@@ -14,7 +14,7 @@ type notifier struct{ log *slog.Logger }
 
 func (n notifier) tell(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		n.log.Warn("systemd not notified", "state", state, "error", err)
+		n.log.Warn("systemd not notified", "state", state, "err", err)
 	}
 }
 

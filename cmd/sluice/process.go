@@ -101,7 +101,7 @@ func (p *process) run(ctx context.Context, within time.Duration) error {
 func (p *process) close() {
 	for _, c := range p.closers {
 		if err := c.Close(); err != nil {
-			p.log.Warn("close", "error", err)
+			p.log.Warn("close", "err", err)
 		}
 	}
 }
