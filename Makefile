@@ -1,13 +1,13 @@
 # One short target for each kind of proof. `make test` needs nothing but Go.
 
 GO      ?= go
-LINT    ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 TARGETS := amd64 arm64 arm riscv64
 # Largest amd64 binary, in bytes.
 LIMIT   := 30000000
 FUZZ    ?= 20s
 
-.PHONY: build test race lint vectors interop cross bench fuzz
+.PHONY: build test race vet lint vectors interop cross bench fuzz
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/sluice ./cmd/sluice
@@ -18,12 +18,15 @@ test:
 race:
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
 
-# Formatting and vet need nothing; the linter is built from its Go module.
-lint:
+# Formatting and what the compiler's own checker says. Needs nothing but Go.
+vet:
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted by gofmt: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags interop ./...
-	$(LINT) run --timeout 10m
+
+# The linter is built from its Go module.
+lint: vet
+	$(GOLANGCI) run --timeout 10m
 
 # Records the golden bytes anew from the real Java client, name server and broker.
 vectors:
