@@ -178,8 +178,10 @@ func (w *load) posts(ctx context.Context, door string, batches bool) {
 	for ctx.Err() == nil {
 		keys := w.ledger.nextKeys(1)
 		kind, body := "application/octet-stream", newBody(keys[0], randomSize())
-		url := fmt.Sprintf("http://%s/v1/topics/%s/messages?id=%s&ordering_key=%d", door, topic, keys[0], rand.IntN(20))
-		if batches {
+		url := fmt.Sprintf("http://%s/v1/topics/%s/messages", door, topic)
+		if !batches {
+			url += fmt.Sprintf("?id=%s&ordering_key=%d", keys[0], rand.IntN(20))
+		} else {
 			keys = w.ledger.nextKeys(1 + rand.IntN(20))
 			kind, body = "application/x-ndjson", lines(keys)
 		}
