@@ -1,9 +1,7 @@
 package spool
 
 import (
-	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/sluicemq/sluice/protocol/message"
@@ -233,7 +231,7 @@ func (s *Spool) erase(written int) {
 }
 
 func (s *Spool) writeError(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if noSpace(err) {
 		s.nudgeRetain()
 		return fmt.Errorf("%w: no space left on the disk of %s", ErrFull, s.o.Dir)
 	}

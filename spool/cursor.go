@@ -39,7 +39,9 @@ type CursorInfo struct {
 type cursorSet struct {
 	file  *segment.StateFile // used by one save at a time, under saving
 	dirty atomic.Bool
-	wake  chan struct{}
+	// noRoom says that the last save failed because the disk is full.
+	noRoom atomic.Bool
+	wake   chan struct{}
 
 	making sync.Mutex // one cursor made or removed at a time
 	saving sync.Mutex
@@ -192,6 +194,11 @@ func (s *Spool) saveCursors() error {
 	if err == nil {
 		err = set.file.Save(append(data, '\n'))
 	}
+	if noSpace(err) {
+		s.dropBallast()
+		err = set.file.Save(append(data, '\n'))
+	}
+	set.noRoom.Store(noSpace(err))
 	if err != nil {
 		set.dirty.Store(true)
 		nudge(set.wake) // moves from now on do not
@@ -208,6 +215,7 @@ func (s *Spool) saveCursors() error {
 func (s *Spool) runCursors(ctx context.Context) error {
 	t := time.NewTimer(0)
 	defer t.Stop()
+	failing := false
 	for {
 		select {
 		case <-s.cursors.wake:
@@ -216,9 +224,11 @@ func (s *Spool) runCursors(ctx context.Context) error {
 		}
 		began := time.Now()
 		if s.cursors.dirty.Load() {
-			if err := s.saveCursors(); err != nil {
-				s.log.Error("save cursors", "err", err)
+			err := s.saveCursors()
+			if err != nil && !failing { // once, not five times a second
+				s.log.Error("save cursors; trying on", "err", err)
 			}
+			failing = err != nil
 			s.nudgeRetain()
 		}
 		t.Reset(max(s.o.CursorInterval, 9*time.Since(began)))

@@ -55,9 +55,11 @@ func (d *dispatcher) nudge() { nudge(d.wake) }
 // runDispatch follows the log until ctx ends. It never gives up: what cannot
 // be read is counted and skipped, what cannot be written is tried again.
 func (s *Spool) runDispatch(ctx context.Context) error {
+	failing := false
 	for {
 		switch err := s.dispatchRound(); {
 		case errors.Is(err, errCaughtUp):
+			failing = false
 			select {
 			case <-s.dispatch.wake:
 			case <-ctx.Done():
@@ -65,7 +67,13 @@ func (s *Spool) runDispatch(ctx context.Context) error {
 			}
 		case err != nil:
 			s.counters.dispatchErrors.Add(1)
-			s.log.Error("dispatch", "offset", s.dispatch.pos.Load(), "err", err)
+			if !failing { // once, not ten times a second
+				s.log.Error("dispatch; trying on", "offset", s.dispatch.pos.Load(), "err", err)
+			}
+			failing = true
+			if noSpace(err) {
+				s.dropBallast()
+			}
 			select {
 			case <-time.After(dispatchPause):
 			case <-ctx.Done():

@@ -124,7 +124,7 @@ func (s *Spool) runPrepare(ctx context.Context) error {
 // one, and writing everything twice would only cost: half the throughput where
 // the filler has to keep up with a fast writer, and twice the wear of flash.
 func (s *Spool) fillStep() (bool, error) {
-	if s.o.Flush == FlushAsync {
+	if s.o.Flush == FlushAsync || !s.roomToFill() {
 		return false, nil
 	}
 	last := s.seq.Last()

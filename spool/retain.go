@@ -10,13 +10,7 @@ import (
 	"github.com/sluicemq/sluice/spool/segment"
 )
 
-const (
-	retainInterval = time.Second
-	// reservePart and reserveMin: appends are refused while less than this is
-	// free on the disk, so that cursors, checkpoint and queues can be written.
-	reservePart = 100 // 1 %
-	reserveMin  = 16 << 20
-)
+const retainInterval = time.Second
 
 func (s *Spool) nudgeRetain() { nudge(s.retainWake) }
 
@@ -124,6 +118,12 @@ func (s *Spool) fullError(why string) error {
 func (s *Spool) heldBy(seg *segment.Segment) string {
 	for _, c := range s.cursors.list() {
 		at, q := c.durable.Load(), c.queue
+		if s.cursors.noRoom.Load() {
+			// On a full disk no position can be made durable before something is
+			// deleted. What was passed was passed: at worst a restart finds the
+			// cursor below the queue's minimum and moves it there.
+			at = c.offset.Load()
+		}
 		if at >= q.Max() {
 			continue
 		}
@@ -219,27 +219,5 @@ func (s *Spool) forgetTombstones() {
 			}
 			return
 		}
-	}
-}
-
-// probeDisk refuses messages while the disk is nearly full. The oldest segments
-// are deleted then, one a round, as far as cursors let them go.
-func (s *Spool) probeDisk() {
-	free, total, err := s.fs.Space(s.o.Dir)
-	if err != nil {
-		s.log.Error("ask for free space", "err", err)
-		return
-	}
-	reserve := min(max(total/reservePart, reserveMin), total/10)
-	if free >= reserve {
-		s.refuse(refuseDisk, nil)
-		return
-	}
-	s.refuse(refuseDisk, fmt.Errorf("%w: %d bytes free on the disk of %s, %d are kept in reserve",
-		ErrFull, free, s.o.Dir, reserve))
-	s.retireMu.Lock()
-	defer s.retireMu.Unlock()
-	if s.seq.DropSpare() == nil && s.retireOldest() == nil {
-		_ = s.seq.DropSpare() // else the next round does it
 	}
 }

@@ -26,13 +26,14 @@ type Spool struct {
 	log  *slog.Logger
 	lock io.Closer
 
-	seq   *segment.Sequence
-	table table
-	files *queueFiles
-	check checkpointFile
-	tombs tombstones
-	clock retentionClock
-	plain int64 // log offset from which on records carry a record CRC
+	seq     *segment.Sequence
+	table   table
+	files   *queueFiles
+	check   checkpointFile
+	tombs   tombstones
+	clock   retentionClock
+	plain   int64       // log offset from which on records carry a record CRC
+	ballast atomic.Bool // the file that a full disk gives up is there
 
 	appendMu sync.Mutex
 	w        writer // guarded by appendMu
@@ -97,6 +98,7 @@ func (s *Spool) open() error {
 	if s.check.f, err = openCheckpoint(s.fs, s.path("checkpoint")); err != nil {
 		return err
 	}
+	s.unloadForRecovery()
 	if err := s.recover(); err != nil {
 		return err
 	}

@@ -6,6 +6,9 @@ import (
 	"sync/atomic"
 )
 
+// MaxFillStep is the most that FillStep or FillIdleStep allocates.
+const MaxFillStep = fillIdleChunk
+
 const (
 	// fillChunk is what one fill step writes and syncs. A flush of the active
 	// segment that meets a step waits for at most this much.
