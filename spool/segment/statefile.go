@@ -56,7 +56,7 @@ func (f *StateFile) Load(parse func(data []byte) error) (found bool, fallback, e
 	}
 	// The reasons are text here: one of them may be "does not exist", which must
 	// not make the whole look like a state that was never saved.
-	return false, nil, fmt.Errorf("%w: %s: %v; %s.bak: %v", ErrStateLost, f.path, mainErr, f.path, bakErr)
+	return false, nil, fmt.Errorf("%w: %s: %s; %s.bak: %s", ErrStateLost, f.path, mainErr.Error(), f.path, bakErr.Error())
 }
 
 // try reads and parses one file. readable is false when it is there and could
