@@ -3,6 +3,7 @@ package spool
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"path/filepath"
 	"slices"
 
@@ -42,6 +43,9 @@ func (s *Spool) loadLog(cp checkpoint) (fresh bool, err error) {
 func (s *Spool) settleSegmentSize(cp checkpoint, dir string, bases []int64) error {
 	size := s.o.SegmentBytes
 	if len(bases) == 0 {
+		if bits.UintSize == 32 { // several have to fit into the address space
+			size = min(size, 64<<20)
+		}
 		// A limit should leave room for a few segments, else the log is
 		// deleted, or full, in leaps.
 		if limit := s.o.MaxBytes; limit > 0 && limit/4 < size {

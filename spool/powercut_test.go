@@ -128,6 +128,24 @@ func powerCutRun(t *testing.T, limited bool, mode FlushMode, seed uint64, cuts i
 	t.Logf("%d power cuts in %d calls, log of %d bytes", n, ffs.Ops(), s.Stats().MaxOffset)
 }
 
+// powerCutBatch fills a batch and notes what is in it.
+func powerCutBatch(t *testing.T, b *Batch, queues []*Queue, acks *acked, rng *rand.Rand, life, i int) {
+	acks.mu.Lock()
+	defer acks.mu.Unlock()
+	for j := range 1 + rng.IntN(6) {
+		q := queues[rng.IntN(len(queues))]
+		body := fmt.Sprintf("%d-%d-%d-%0*d", life, i, j, rng.IntN(1200), j)
+		if i%3 == 0 { // equal sizes make record boundaries coincide
+			body = fmt.Sprintf("%04d-%04d-%04d-%0200d", life, i, j, j)
+		}
+		if _, err := b.Add(q, msg(body)); err != nil {
+			t.Error(err)
+		}
+		name := fmt.Sprintf("%s/%d", q.Topic(), q.ID())
+		acks.appends[name] = append(acks.appends[name], body)
+	}
+}
+
 func powerCutWork(t *testing.T, s *Spool, acks *acked, rng *rand.Rand, steps int) {
 	queues := []*Queue{s.Queue("TopicA", 0), s.Queue("TopicA", 1), s.Queue("TopicB", 0)}
 	name := func(q *Queue) string { return fmt.Sprintf("%s/%d", q.Topic(), q.ID()) }
@@ -143,21 +161,7 @@ func powerCutWork(t *testing.T, s *Spool, acks *acked, rng *rand.Rand, steps int
 	life := rng.IntN(1000)
 	for i := range steps {
 		b.Reset()
-		acks.mu.Lock()
-		var in []string
-		for j := range 1 + rng.IntN(6) {
-			q := queues[rng.IntN(len(queues))]
-			body := fmt.Sprintf("%d-%d-%d-%0*d", life, i, j, rng.IntN(1200), j)
-			if i%3 == 0 { // equal sizes make record boundaries coincide
-				body = fmt.Sprintf("%04d-%04d-%04d-%0200d", life, i, j, j)
-			}
-			if _, err := b.Add(q, msg(body)); err != nil {
-				t.Error(err)
-			}
-			acks.appends[name(q)] = append(acks.appends[name(q)], body)
-			in = append(in, name(q))
-		}
-		acks.mu.Unlock()
+		powerCutBatch(t, &b, queues, acks, rng, life, i)
 		if err := s.Append(&b); err != nil {
 			t.Errorf("append %d: %v", i, err)
 			return
@@ -206,36 +210,8 @@ func afterCut(t *testing.T, dir string, told *acked, rng *rand.Rand, depth int, 
 	t.Helper()
 	defer func() { os.RemoveAll(dir) }()
 	o := powerCutOptions(t, dir, told.limited, told.mode)
-	if rng.IntN(3) == 0 { // the power goes again during recovery
-		ffs, err := faultfs.New(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := rng.IntN(25)
-		off := errors.New("power is off")
-		var cut bool
-		again := dir + "-again"
-		ffs.SetHook(func(op faultfs.Op) *faultfs.Fault {
-			if op.Kind == faultfs.Read {
-				return nil
-			}
-			if at--; at < 0 && !cut {
-				cut = true
-				if err := ffs.Crash(rng, again); err != nil {
-					t.Error(err)
-				}
-			}
-			if cut {
-				return &faultfs.Fault{Err: off}
-			}
-			return nil
-		})
-		first := o
-		first.FS = ffs
-		if s, err := Open(first); err == nil {
-			_ = s.Close()
-		}
-		if cut {
+	if rng.IntN(3) == 0 {
+		if again := cutRecovery(t, o, rng); again != "" {
 			what += ", again in recovery"
 			os.RemoveAll(dir)
 			dir, o.Dir = again, again
@@ -268,6 +244,37 @@ func afterCut(t *testing.T, dir string, told *acked, rng *rand.Rand, depth int, 
 	if t.Failed() {
 		t.Logf("failed: %s", what)
 	}
+}
+
+// cutRecovery cuts the power again during a recovery, and returns what that
+// leaves; "" if it was over before.
+func cutRecovery(t *testing.T, o Options, rng *rand.Rand) (again string) {
+	t.Helper()
+	ffs, err := faultfs.New(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, off := rng.IntN(25), errors.New("power is off")
+	ffs.SetHook(func(op faultfs.Op) *faultfs.Fault {
+		if op.Kind == faultfs.Read {
+			return nil
+		}
+		if left--; left < 0 && again == "" {
+			again = o.Dir + "-again"
+			if err := ffs.Crash(rng, again); err != nil {
+				t.Error(err)
+			}
+		}
+		if again != "" {
+			return &faultfs.Fault{Err: off}
+		}
+		return nil
+	})
+	o.FS = ffs
+	if s, err := Open(o); err == nil {
+		_ = s.Close()
+	}
+	return again
 }
 
 // secondLife goes on where a recovery ended, and cuts the power once more:

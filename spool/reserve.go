@@ -77,8 +77,9 @@ func (s *Spool) loadBallast() {
 	if err != nil {
 		return // it is wanted, not needed
 	}
-	for at := int64(0); at < ballastBytes && err == nil; at += pageSize {
-		_, err = f.WriteAt(zeroPage[:], at)
+	zeros := make([]byte, ballastBytes/8)
+	for at := int64(0); at < ballastBytes && err == nil; at += int64(len(zeros)) {
+		_, err = f.WriteAt(zeros, at)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		_ = s.fs.Remove(path)

@@ -16,7 +16,7 @@ func defaultMapLimit(size int64) int {
 	if bits.UintSize == 64 {
 		return defaultMaps
 	}
-	return int(max(3, defaultMapBytes/size))
+	return int(max(1, defaultMapBytes/size))
 }
 
 // mapSegment is Acquire's slow path: nobody holds the mapping.
@@ -30,15 +30,15 @@ func (q *Sequence) mapSegment(s *Segment) error {
 		s.refs.Add(1)
 		return nil
 	}
+	if q.mapped >= q.mapLimit {
+		q.evictLocked(s)
+	}
 	if s.data == nil {
 		data, err := q.mapFileLocked(s)
 		if err != nil {
 			return err
 		}
 		s.data = data
-	}
-	if q.mapped >= q.mapLimit {
-		q.evictLocked(s)
 	}
 	s.mapped = true
 	q.mapped++
