@@ -18,9 +18,9 @@ const lazyFlush = 2 * time.Millisecond
 type committer struct {
 	mu    sync.Mutex
 	round *round // the flush under way, or nil
-	// sealed are full segments not yet synced as a whole, oldest first. Their
-	// bytes must be durable before those of later segments count.
-	synced *segment.Segment // the oldest segment with unsynced bytes
+	// oldest is the oldest segment that may have unsynced bytes. They must be
+	// durable before those of later segments count. Only flush uses it.
+	oldest *segment.Segment
 }
 
 // A round is one flush. done is made by the first who waits for it.
@@ -88,7 +88,7 @@ func (s *Spool) flushTo(ctx context.Context, end int64) error {
 // in order, so that durable bytes are always a prefix of the log.
 func (s *Spool) flush() {
 	end := s.written.Load()
-	for seg := s.commit.synced; ; {
+	for seg := s.commit.oldest; ; {
 		if err := seg.Sync(); err != nil {
 			s.breakDown(fmt.Errorf("flush %s: %w", segment.FileName(seg.Base()), err))
 			return
@@ -102,7 +102,7 @@ func (s *Spool) flush() {
 			s.log.Warn("close full segment", "segment", segment.FileName(seg.Base()), "err", err)
 		}
 		seg = next
-		s.commit.synced = next
+		s.commit.oldest = next
 	}
 	s.durable.Store(end)
 	s.check.mark(end)

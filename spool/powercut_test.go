@@ -45,6 +45,16 @@ func (a *acked) snapshot() *acked {
 	return c
 }
 
+// cutNow cuts the power, and returns what was told before and tried until then.
+func cutNow(ffs *faultfs.FS, acks *acked, rng *rand.Rand, dir string) (*acked, error) {
+	told := acks.snapshot()
+	err := ffs.Crash(rng, dir)
+	// Appends and moves go on beside, so some of what came since may be there.
+	later := acks.snapshot()
+	told.appends, told.moved = later.appends, later.moved
+	return told, err
+}
+
 // powerCutOptions are a store small enough that a short run rolls, recycles
 // and deletes segments.
 func powerCutOptions(t testing.TB, dir string, limited bool, mode FlushMode) Options {
@@ -108,9 +118,9 @@ func powerCutRun(t *testing.T, limited bool, mode FlushMode, seed uint64, cuts i
 			return nil
 		}
 		n++
-		told := acks.snapshot()
 		dir := filepath.Join(root, fmt.Sprintf("cut%d", n))
-		if err := ffs.Crash(rng, dir); err != nil {
+		told, err := cutNow(ffs, acks, rng, dir)
+		if err != nil {
 			t.Error(err)
 			return nil
 		}
@@ -301,14 +311,16 @@ func secondLife(t *testing.T, dir string, told *acked, rng *rand.Rand, depth int
 		acks.appends[name], acks.bodies[name] = all, append([]string(nil), all...)
 	}
 	left := rng.IntN(60)
+	// The hook runs beside the work: it has a source of its own.
+	cutRng, workRng := newRand(rng.Uint64()), newRand(rng.Uint64())
 	cut, next := (*acked)(nil), fmt.Sprintf("%s-%d", dir, depth)
 	var mu sync.Mutex
 	ffs.SetHook(func(op faultfs.Op) *faultfs.Fault {
 		mu.Lock()
 		defer mu.Unlock()
 		if left--; left < 0 && cut == nil && op.Kind != faultfs.Read {
-			cut = acks.snapshot()
-			if err := ffs.Crash(rng, next); err != nil {
+			var err error
+			if cut, err = cutNow(ffs, acks, cutRng, next); err != nil {
 				t.Error(err)
 			}
 		}
@@ -317,7 +329,7 @@ func secondLife(t *testing.T, dir string, told *acked, rng *rand.Rand, depth int
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
-	powerCutWork(t, s, acks, rand.New(rand.NewPCG(rng.Uint64(), 9)), 12)
+	powerCutWork(t, s, acks, workRng, 12)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("%s: %v", what, err)
@@ -342,7 +354,7 @@ func checkTold(t *testing.T, s *Spool, told *acked, what string) {
 		all := told.appends[name]
 		for i, body := range got {
 			if lo+i >= len(all) || body != all[lo+i] {
-				t.Errorf("%s: %s offset %d is not what was appended there", what, name, lo+i)
+				t.Errorf("%s: %s offset %d holds %.30q, which was not appended there (%d were)", what, name, lo+i, body, len(all))
 				break
 			}
 		}

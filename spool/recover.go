@@ -172,7 +172,7 @@ func (s *Spool) walkLog(w *walk, cp checkpoint, stop stopKind) error {
 	s.durable.Store(w.pos)
 	s.dispatch.pos.Store(w.pos)
 	s.dispatch.lastStore = s.w.last
-	s.commit.synced = seg
+	s.commit.oldest = seg
 	s.check.mark(w.pos)
 	if stop != stoppedProperly || w.pos != w.from {
 		s.log.Info("log recovered", "end", w.pos, "dispatched from", w.from, "holes", w.holes)
