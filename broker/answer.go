@@ -35,7 +35,7 @@ func (s *sendStream) answer(w *remoting.Writer, o *owed, flushErr error) {
 		s.ids = message.AppendOffsetID(s.ids, s.storeHost, s.batch.Result(i).PhysicalOffset)
 	}
 	f := protocol.BeginFrame(w.Buf, o.coding, int32(protocol.Success), flagResponse, o.opaque, "")
-	f.Bytes("msgId", s.ids)
+	f.Plain("msgId", s.ids)
 	f.Int("queueId", int64(o.queueID))
 	f.Int("queueOffset", s.batch.Result(o.first).QueueOffset)
 	f.String("MSG_REGION", s.region)

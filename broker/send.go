@@ -41,6 +41,8 @@ type sendStream struct {
 	entries  []message.Message
 	props    []byte
 	ids      []byte
+	topic    string         // of queues
+	queues   []*spool.Queue // by id, nil where not asked for yet
 }
 
 // owed is an answer that waits for the burst's append.
@@ -76,7 +78,7 @@ func (s *sendStream) stage(req *protocol.Command) error {
 	if err != nil {
 		return err
 	}
-	queue := s.spool.Queue(topic.Name, queueID)
+	queue := s.queue(topic.Name, queueID)
 	o := owed{coding: req.Coding, opaque: req.Opaque, oneWay: req.IsOneWay(), count: 1, queueID: queueID}
 	m := &s.staged
 	*m = message.Message{
@@ -96,6 +98,22 @@ func (s *sendStream) stage(req *protocol.Command) error {
 	o.bytes = s.batch.Size() - before
 	s.owed = append(s.owed, o)
 	return nil
+}
+
+// queue is the spool's queue. A connection mostly sends to one topic, so the last
+// one's queues are kept at hand; they stay good when the topic is deleted.
+func (s *sendStream) queue(topic string, id int32) *spool.Queue {
+	if topic != s.topic {
+		clear(s.queues)
+		s.topic, s.queues = topic, s.queues[:0]
+	}
+	for int(id) >= len(s.queues) {
+		s.queues = append(s.queues, nil)
+	}
+	if s.queues[id] == nil {
+		s.queues[id] = s.spool.Queue(topic, id)
+	}
+	return s.queues[id]
 }
 
 func (s *sendStream) stageOne(queue *spool.Queue, m *message.Message, props []byte) (int, error) {

@@ -67,7 +67,8 @@ type Command struct {
 	Body     []byte // nil when the frame has none
 	Coding   Coding
 
-	scratch []byte // text of unescaped strings and of encoded headers; Fields point into it
+	scratch []byte   // text of unescaped strings and of encoded headers; Fields point into it
+	shape   [][]byte // of the JSON header decoded before, see jsonScanner.expectedKey
 }
 
 // NewRequest returns a request in JSON with the fields of h, which may be nil.
@@ -163,12 +164,13 @@ func (c *Command) reset(header int) {
 	if cap(fields) > MaxFields/8 {
 		fields = nil
 	}
-	*c = Command{Fields: fields, scratch: scratch}
+	*c = Command{Fields: fields, scratch: scratch, shape: c.shape}
 }
 
 // Clone returns a copy that shares no memory with c.
 func (c *Command) Clone() *Command {
 	n := *c
+	n.shape = nil
 	size := 0
 	for _, f := range c.Fields {
 		size += len(f.Key) + len(f.Value)

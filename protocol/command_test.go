@@ -59,7 +59,7 @@ func TestCommandRoundTrip(t *testing.T) {
 		want.AddField("i", "UNIQ_KEY\x01A\x02 \\ \t 日本 🎉")
 		want.AddField("", "")
 		got := decode(t, want.AppendTo([]byte{}))
-		got.scratch, want.scratch = nil, nil
+		got.scratch, want.scratch, got.shape = nil, nil, nil
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%v: got %+v\nwant %+v", coding, got, want)
 		}

@@ -65,6 +65,9 @@ func beginFrame(dst []byte, s frameStart, remark string) FrameWriter {
 	return w
 }
 
+// Keys of Int, Bool, String, Bytes and Plain are names of the protocol: they need
+// no escape.
+
 // Int writes a number.
 func (w *FrameWriter) Int(key string, v int64) {
 	if w.coding == JSON {
@@ -108,6 +111,16 @@ func (w *FrameWriter) Bytes(key string, v []byte) {
 	at := w.openBinary(key)
 	w.buf = append(w.buf, v...)
 	w.closeBinary(at)
+}
+
+// Plain writes a text of which the caller knows that it needs no escape, such as
+// hexadecimal digits.
+func (w *FrameWriter) Plain(key string, v []byte) {
+	if w.coding == JSON {
+		w.buf = append(append(append(w.openJSON(key), '"'), v...), '"')
+		return
+	}
+	w.Bytes(key, v)
 }
 
 // Header writes all fields of a typed header.
@@ -167,8 +180,7 @@ func (w *FrameWriter) openField() []byte {
 }
 
 func (w *FrameWriter) openJSON(key string) []byte {
-	b := appendEscaped(append(w.openField(), '"'), key)
-	return append(b, '"', ':')
+	return append(append(append(w.openField(), '"'), key...), '"', ':')
 }
 
 func (w *FrameWriter) openBinary(key string) (at int) {

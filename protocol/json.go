@@ -112,13 +112,25 @@ func (s *jsonScanner) extFields(c *Command) error {
 	default:
 		return s.expected("an object or null as extFields")
 	}
-	for first := true; ; first = false {
-		key, more, err := s.key(first)
+	for n := 0; ; n++ {
+		if key, ok := s.expectedKey(c.shape, n); ok {
+			value, err := s.str()
+			if err != nil {
+				return fmt.Errorf("ext field %.40q: %w", key, err)
+			}
+			c.Fields = append(c.Fields, Field{Key: key, Value: value})
+			continue
+		}
+		from := s.i
+		key, more, err := s.key(n == 0)
 		if err != nil {
 			return fmt.Errorf("extFields: %w", err)
 		}
 		if !more {
 			return nil
+		}
+		if s.peek() == '"' {
+			c.learnKey(n, s.b[from:s.i+1], len(key))
 		}
 		value, present, err := s.scalar()
 		if err != nil {
@@ -135,6 +147,48 @@ func (s *jsonScanner) extFields(c *Command) error {
 		}
 		c.Fields = append(c.Fields, Field{Key: key, Value: value})
 	}
+}
+
+// The shape of a command's ext fields is what stood before each value in the
+// header before, such as `,"topic":"`. A peer sends the same names in the same
+// order again and again: one comparison then stands for reading the name.
+const (
+	maxShape    = 32 // fields that are remembered
+	maxShapeKey = 64 // bytes of one
+)
+
+// expectedKey passes over what stood before value n in the header before, if it
+// stands here again, and leaves s at the value's opening quote.
+func (s *jsonScanner) expectedKey(shape [][]byte, n int) (key []byte, ok bool) {
+	if n >= len(shape) {
+		return nil, false
+	}
+	end := s.i + len(shape[n])
+	if end > len(s.b) || string(s.b[s.i:end]) != string(shape[n]) {
+		return nil, false
+	}
+	from := s.i + 1
+	if n > 0 {
+		from++ // the comma
+	}
+	s.i = end - 1
+	return s.b[from : end-3 : end-3], true
+}
+
+// learnKey remembers what stands before value n, unless there is white space or
+// an escape in it.
+func (c *Command) learnKey(n int, text []byte, key int) {
+	plain := key + len(`"":"`)
+	if n > 0 {
+		plain++ // the comma
+	}
+	if len(text) != plain || len(text) > maxShapeKey || n >= maxShape || n > len(c.shape) {
+		return
+	}
+	if n == len(c.shape) {
+		c.shape = append(c.shape, nil)
+	}
+	c.shape[n] = append(c.shape[n][:0], text...)
 }
 
 // key reads up to the value of the next member: the comma, the key, the colon.
