@@ -113,10 +113,8 @@ func (s *Segment) FillStep(window int64) (bool, error) {
 	s.fileMu.RLock()
 	defer s.fileMu.RUnlock()
 	return s.fillLocked(window, fillChunk, func(from, to int64) error {
-		if _, err := s.file.WriteAt(s.seq.zeros[:to-from], from); err != nil {
-			return err
-		}
-		return s.sync()
+		_, err := s.file.WriteAt(s.seq.zeros[:to-from], from)
+		return err
 	})
 }
 
@@ -138,15 +136,13 @@ func (s *Segment) fillDirect() (bool, error) {
 		return false, errors.ErrUnsupported
 	}
 	return s.fillLocked(s.seq.size, fillIdleChunk, func(from, to int64) error {
-		if err := direct.FillZeros(from, to-from); err != nil {
-			return err
-		}
-		return s.sync()
+		return direct.FillZeros(from, to-from)
 	})
 }
 
-// fillLocked does one step of at most chunk bytes. Called with fileMu held.
-func (s *Segment) fillLocked(window, chunk int64, fill func(from, to int64) error) (bool, error) {
+// fillLocked does one step of at most chunk bytes. A writer that has caught up
+// waits for its write, not for its sync. Called with fileMu held.
+func (s *Segment) fillLocked(window, chunk int64, write func(from, to int64) error) (bool, error) {
 	if s.fill.done.Load() || s.file == nil {
 		return false, nil
 	}
@@ -154,7 +150,10 @@ func (s *Segment) fillLocked(window, chunk int64, fill func(from, to int64) erro
 	if !ok {
 		return false, nil
 	}
-	err := fill(from, to)
+	err := write(from, to)
 	s.fill.end(err == nil)
+	if err == nil {
+		err = s.sync()
+	}
 	return true, err
 }
