@@ -174,7 +174,7 @@ func (s *NATS) Run(ctx context.Context) error {
 		err = fmt.Errorf("not connected to %s: %w", s.o.URL, err)
 		s.down.Store(&err)
 		if failures == 0 {
-			s.logger.Warn("nats disconnected", "error", err)
+			s.logger.Warn("nats disconnected", "err", err)
 		}
 		wait := s.o.ReconnectWait
 		if !pause(ctx, wait+rand.N(wait)) {
@@ -237,7 +237,7 @@ func (s *NATS) connectOptions(ctx context.Context) []nats.Option {
 		nats.SkipSubjectValidation(), // withDefaults and subjectToken see to it
 		nats.PingInterval(20 * time.Second),
 		nats.FlusherTimeout(10 * time.Second),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.logger.Warn("nats error", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.logger.Warn("nats error", "err", err) }),
 	}
 	if s.o.TLS != nil {
 		opts = append(opts, nats.Secure(s.o.TLS))
@@ -290,7 +290,7 @@ func (s *NATS) create(ctx context.Context, c *natsConn) error {
 		}
 		c.missing.Store(&err)
 		if failures%10 == 9 {
-			s.logger.Warn("stream not created", "stream", s.o.Stream, "error", err)
+			s.logger.Warn("stream not created", "stream", s.o.Stream, "err", err)
 		}
 		if !pause(ctx, backoff.Delay(failures)) {
 			return nil
