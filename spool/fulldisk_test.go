@@ -103,7 +103,7 @@ func TestFullDiskIsLeftAgain(t *testing.T) {
 	}
 
 	s, stop := run()
-	cursor, err := s.Cursor("core", s.Queue("t", 0), 0)
+	_, err := s.Cursor("core", s.Queue("t", 0), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,8 @@ func TestFullDiskIsLeftAgain(t *testing.T) {
 	if err := send(s); !errors.Is(err, spool.ErrFull) {
 		t.Fatalf("a send to the full disk gives %v", err)
 	}
-	if cursor, err = s.Cursor("core", queue, 0); err != nil {
+	cursor, err := s.Cursor("core", queue, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
 	cursor.Advance(stored)

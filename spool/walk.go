@@ -152,17 +152,15 @@ type walk struct {
 // run walks from the start of segment i to the end of the log, which it leaves
 // in w.pos, and returns the segment it is in.
 func (w *walk) run(i int) (*segment.Segment, error) {
-	segs := w.s.seq.Segments()
-	w.pos = segs[i].Base()
+	w.pos = w.s.seq.Segments()[i].Base()
 	for {
 		seg := w.s.seq.Find(w.pos)
 		if seg == nil { // the last segment is full to its end
-			seg = segs[len(segs)-1]
-			if next, err := w.s.seq.Advance(); err != nil {
+			next, err := w.s.seq.Advance()
+			if err != nil {
 				return nil, err
-			} else {
-				return next, w.publish()
 			}
+			return next, w.publish()
 		}
 		ended, err := w.segment(seg)
 		if err != nil {
