@@ -18,7 +18,7 @@ import (
 // the remoting sender and by Put, so that every door keeps the same rules.
 type admission struct {
 	topics     *topics.Table
-	autoQueues func(topic string, asked int) int
+	autoQueues func(topic string) int
 	storeHost  netip.AddrPort
 	maxMessage int
 	keys       *message.UniqueKeys
@@ -84,11 +84,11 @@ func (a *admission) create(name, defaultTopic string, asked int) (*topics.Topic,
 	if strings.HasPrefix(name, message.RetryPrefix) {
 		return a.topics.Ensure(topics.ReadWrite(name, 1))
 	}
+	if a.autoQueues != nil {
+		return a.topics.Ensure(topics.ReadWrite(name, a.autoQueues(name)))
+	}
 	if asked <= 0 {
 		asked = defaultTopicQueues
-	}
-	if a.autoQueues != nil {
-		return a.topics.Ensure(topics.ReadWrite(name, a.autoQueues(name, asked)))
 	}
 	topic, err := a.topics.AutoCreate(name, defaultTopic, asked)
 	if errors.Is(err, topics.ErrNotCreated) {

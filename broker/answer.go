@@ -34,7 +34,7 @@ func (s *sendStream) answer(w *remoting.Writer, o *owed, flushErr error) {
 		}
 		s.ids = message.AppendOffsetID(s.ids, s.storeHost, s.batch.Result(i).PhysicalOffset)
 	}
-	f := protocol.BeginFrame(w.Buf, o.coding, int32(protocol.Success), flagResponse, o.opaque, "")
+	f := protocol.BeginFrame(w.Buf, o.coding, int32(protocol.Success), protocol.FlagResponse, o.opaque, "")
 	f.Plain("msgId", s.ids)
 	f.Int("queueId", int64(o.queueID))
 	f.Int("queueOffset", s.batch.Result(o.first).QueueOffset)
@@ -47,7 +47,7 @@ func (s *sendStream) answer(w *remoting.Writer, o *owed, flushErr error) {
 // ext fields of every send answer without asking whether there are any, so there
 // is always one.
 func appendSendRefusal(dst []byte, coding protocol.Coding, opaque int32, e *protocol.Error, region string) []byte {
-	f := protocol.BeginFrame(dst, coding, int32(e.Code), flagResponse, opaque, e.Remark)
+	f := protocol.BeginFrame(dst, coding, int32(e.Code), protocol.FlagResponse, opaque, e.Remark)
 	f.String("MSG_REGION", region)
 	return f.End(f.BeginBody())
 }

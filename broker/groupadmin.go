@@ -29,14 +29,11 @@ func (a *groupAdmin) update(_ context.Context, _ *remoting.Conn, req *protocol.C
 
 func (a *groupAdmin) all(context.Context, *remoting.Conn, *protocol.Command) (*protocol.Command, error) {
 	table := a.groups.Snapshot()
-	body, err := protocol.Marshal(protocol.SubscriptionGroupWrapper{
-		DataVersion: table.Version, ForbiddenTable: table.Forbidden, SubscriptionGroupTable: table.Groups,
-	})
-	if err != nil {
-		return nil, err
-	}
-	header := &protocol.GetAllSubscriptionGroupResponse{TotalGroupNum: protocol.Some(int32(len(table.Groups)))}
-	return protocol.NewResponse(protocol.Success, "", header, body), nil
+	return protocol.NewJSONResponse(
+		&protocol.GetAllSubscriptionGroupResponse{TotalGroupNum: protocol.Some(int32(len(table.Groups)))},
+		protocol.SubscriptionGroupWrapper{
+			DataVersion: table.Version, ForbiddenTable: table.Forbidden, SubscriptionGroupTable: table.Groups,
+		})
 }
 
 func (a *groupAdmin) remove(_ context.Context, _ *remoting.Conn, req *protocol.Command) (*protocol.Command, error) {
@@ -68,5 +65,5 @@ func (a *groupAdmin) config(_ context.Context, _ *remoting.Conn, req *protocol.C
 	if !ok {
 		return nil, protocol.Errorf(protocol.SubscriptionGroupNotExist, "No group in this broker. group: %s", h.Group)
 	}
-	return jsonAnswer(group.SubscriptionGroupConfig)
+	return protocol.NewJSONResponse(nil, group.SubscriptionGroupConfig)
 }

@@ -29,11 +29,7 @@ type informant struct {
 }
 
 func (i *informant) runtimeInfo(context.Context, *remoting.Conn, *protocol.Command) (*protocol.Command, error) {
-	body, err := protocol.Marshal(protocol.KVTable{Table: i.runtimeTable()})
-	if err != nil {
-		return nil, err
-	}
-	return protocol.NewResponse(protocol.Success, "", nil, body), nil
+	return protocol.NewJSONResponse(nil, protocol.KVTable{Table: i.runtimeTable()})
 }
 
 func (i *informant) runtimeTable() map[string]string {

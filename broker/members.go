@@ -74,5 +74,5 @@ func (m *membership) list(_ context.Context, _ *remoting.Conn, req *protocol.Com
 	if len(members) == 0 {
 		return nil, protocol.Errorf(protocol.SystemError, "no consumer for this group, %s", h.ConsumerGroup)
 	}
-	return jsonAnswer(protocol.GetConsumerListByGroupBody{ConsumerIDList: members})
+	return protocol.NewJSONResponse(nil, protocol.GetConsumerListByGroupBody{ConsumerIDList: members})
 }

@@ -26,8 +26,8 @@ type Options struct {
 	AutoCreateTopics bool
 	DefaultQueues    int // queues of the template for automatic topics; 8
 	// AutoQueues (may be nil) decides the queues of a topic about to be created
-	// by its first message; asked is what the client or the template says.
-	AutoQueues      func(topic string, asked int) int
+	// by its first message, whatever the client or the template says.
+	AutoQueues      func(topic string) int
 	Delayed         DelayPolicy
 	MaxMessageBytes int  // of one body; 4 MiB
 	MaxPullMessages int  // in one answer; 32

@@ -61,7 +61,6 @@ type pull struct {
 	hold   time.Duration
 	coding protocol.Coding
 	opaque int32
-	topic  *topics.Topic
 }
 
 // Flush has nothing to do: pulls are answered one by one.
@@ -126,7 +125,6 @@ func (s *pullStream) check(req *protocol.Command) (pull, error) {
 	if strings.HasPrefix(topic.Name, message.RetryPrefix) {
 		p.filter = nil // what a group failed to consume is its own, whatever the tag
 	}
-	p.topic = topic
 	p.queue = s.spool.Queue(topic.Name, h.QueueID)
 	p.limit = spool.Limit{Messages: min(max(int(h.MaxMsgNums), 1), s.maxMessages), Bytes: pullMaxBytes}
 	if h.SysFlag&protocol.PullSuspend != 0 {
@@ -163,7 +161,7 @@ func (s *pullStream) subscription(h *protocol.PullMessageRequest, group *groups.
 	if sub.SubVersion < h.SubVersion {
 		return nil, protocol.Errorf(protocol.SubscriptionNotLatest, "the consumer's subscription not latest, group: %s, topic: %s", h.ConsumerGroup, h.Topic)
 	}
-	if sub.ExpressionType != "" && sub.ExpressionType != "TAG" {
+	if sub.ExpressionType != "" && sub.ExpressionType != protocol.ExpressionTag {
 		return nil, errNoSQL
 	}
 	return s.tagFilter([]byte(sub.SubString)), nil
@@ -171,7 +169,7 @@ func (s *pullStream) subscription(h *protocol.PullMessageRequest, group *groups.
 
 var errNoSQL = protocol.Errorf(protocol.SystemError, "The broker does not support consumer to filter message by SQL92")
 
-func tagExpression(kind []byte) bool { return len(kind) == 0 || string(kind) == "TAG" }
+func tagExpression(kind []byte) bool { return len(kind) == 0 || string(kind) == protocol.ExpressionTag }
 
 func (s *pullStream) tagFilter(expression []byte) spool.Filter {
 	if len(expression) == 1 && expression[0] == '*' || len(expression) == 0 {
@@ -268,7 +266,7 @@ func pullCode(status spool.ReadStatus, asked int64) protocol.ResponseCode {
 }
 
 func beginPullAnswer(dst []byte, q *pull, code int32, remark string, r spool.ReadResult) protocol.FrameWriter {
-	f := protocol.BeginFrame(dst, q.coding, code, flagResponse, q.opaque, remark)
+	f := protocol.BeginFrame(dst, q.coding, code, protocol.FlagResponse, q.opaque, remark)
 	f.Int("suggestWhichBrokerId", 0)
 	f.Int("nextBeginOffset", r.Next)
 	f.Int("minOffset", r.Min)

@@ -28,9 +28,9 @@ type putter struct {
 // put stores messages of one topic together, in one segment. When it returns nil
 // all of them are durable; when it returns an error with a code that refuses (13,
 // 16, 17, 29) none was taken; any other error leaves the fate of all of them
-// unknown, and sending them again with the same unique keys is right. Messages with a negative QueueID go
-// together to a queue that the engine chooses. reserve lets them into a store
-// that is at its limit.
+// unknown, and sending them again with the same unique keys is right. Messages
+// with a negative QueueID go together to a queue that the engine chooses. reserve
+// lets them into a store that is at its limit.
 func (p *putter) put(ctx context.Context, topicName string, from netip.AddrPort, messages []message.Message, reserve bool) ([]PutResult, error) {
 	batch := p.batches.Get().(*spool.Batch)
 	defer func() { batch.Reset(); p.batches.Put(batch) }()

@@ -16,7 +16,6 @@ import (
 
 const (
 	defaultRegion = "DefaultRegion"
-	flagResponse  = 1 // bit of a frame's flag
 	maxPullHold   = 5 * time.Minute
 	// adminLimit bounds the operator requests of one kind under way at once.
 	adminLimit = 64

@@ -68,12 +68,9 @@ func (a *topicAdmin) remove(_ context.Context, _ *remoting.Conn, req *protocol.C
 // all answers 21: the whole table and its version.
 func (a *topicAdmin) all(context.Context, *remoting.Conn, *protocol.Command) (*protocol.Command, error) {
 	configs, version := a.topics.Snapshot()
-	body, err := protocol.Marshal(protocol.TopicConfigSerializeWrapper{TopicConfigTable: configs, DataVersion: version})
-	if err != nil {
-		return nil, err
-	}
-	header := &protocol.GetAllTopicConfigResponse{TotalTopicNum: protocol.Some(int32(len(configs)))}
-	return protocol.NewResponse(protocol.Success, "", header, body), nil
+	return protocol.NewJSONResponse(
+		&protocol.GetAllTopicConfigResponse{TotalTopicNum: protocol.Some(int32(len(configs)))},
+		protocol.TopicConfigSerializeWrapper{TopicConfigTable: configs, DataVersion: version})
 }
 
 // config answers 351.
@@ -86,7 +83,7 @@ func (a *topicAdmin) config(_ context.Context, _ *remoting.Conn, req *protocol.C
 	if !ok {
 		return nil, protocol.Errorf(protocol.TopicNotExist, "No topic in this broker. topic: %s", h.Topic)
 	}
-	return jsonAnswer(topic.TopicConfig)
+	return protocol.NewJSONResponse(nil, topic.TopicConfig)
 }
 
 // system answers 305.
@@ -97,13 +94,5 @@ func (a *topicAdmin) system(context.Context, *remoting.Conn, *protocol.Command) 
 			list.TopicList = append(list.TopicList, name)
 		}
 	}
-	return jsonAnswer(list)
-}
-
-func jsonAnswer(v any) (*protocol.Command, error) {
-	body, err := protocol.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return protocol.NewResponse(protocol.Success, "", nil, body), nil
+	return protocol.NewJSONResponse(nil, list)
 }

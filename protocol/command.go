@@ -84,20 +84,30 @@ func NewRequest(code RequestCode, h Header, body []byte) *Command {
 func NewResponse(code ResponseCode, remark string, h Header, body []byte) *Command {
 	c := &Command{
 		Code: int32(code), Language: LanguageGo, Version: CurrentVersion,
-		Flag: flagResponse, Remark: remark, Body: body,
+		Flag: FlagResponse, Remark: remark, Body: body,
 	}
 	c.SetHeader(h)
 	return c
 }
 
+// NewJSONResponse returns a success with the fields of h, which may be nil, and v
+// as its body, written by Marshal.
+func NewJSONResponse(h Header, v any) (*Command, error) {
+	body, err := Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return NewResponse(Success, "", h, body), nil
+}
+
 // IsResponse reports whether Code is a ResponseCode.
-func (c *Command) IsResponse() bool { return c.Flag&flagResponse != 0 }
+func (c *Command) IsResponse() bool { return c.Flag&FlagResponse != 0 }
 
 // IsOneWay reports whether the sender wants no response.
-func (c *Command) IsOneWay() bool { return c.Flag&flagOneWay != 0 }
+func (c *Command) IsOneWay() bool { return c.Flag&FlagOneWay != 0 }
 
 // SetOneWay marks a request as one that gets no response.
-func (c *Command) SetOneWay() { c.Flag |= flagOneWay }
+func (c *Command) SetOneWay() { c.Flag |= FlagOneWay }
 
 // RequestCode returns the code of a request.
 func (c *Command) RequestCode() RequestCode { return RequestCode(c.Code) }

@@ -50,13 +50,17 @@ func parseLanguage(name []byte) Language {
 
 // Versions as numbers of the wire. A peer's version decides what it can read.
 const (
-	Version3_0_7         = 28  // knows the broker's reset-offset push
-	Version3_0_11        = 37  // registers with RegisterBrokerBody, older ones with the topic table alone
-	Version3_4_9         = 121 // sends maxReconsumeTimes
-	Version4_9_4         = 401 // reads strict JSON routes, older ones fastjson's form
-	Version5_0_0         = 413 // compressed registrations carry the static-topic section
-	Version5_3_1         = 475 // newer ones understand GO_AWAY
-	CurrentVersion       = 479 // V5_3_3: what this implementation says it is
-	flagResponse   int32 = 1
-	flagOneWay     int32 = 2
+	Version3_0_7   = 28  // knows the broker's reset-offset push
+	Version3_0_11  = 37  // registers with RegisterBrokerBody, older ones with the topic table alone
+	Version3_4_9   = 121 // sends maxReconsumeTimes
+	Version4_9_4   = 401 // reads strict JSON routes, older ones fastjson's form
+	Version5_0_0   = 413 // compressed registrations carry the static-topic section
+	Version5_3_1   = 475 // newer ones understand GO_AWAY
+	CurrentVersion = 479 // V5_3_3: what this implementation says it is
+)
+
+// Bits of Command.Flag (RocketMQ remoting protocol, "flags").
+const (
+	FlagResponse int32 = 1
+	FlagOneWay   int32 = 2 // a request that must not be answered
 )

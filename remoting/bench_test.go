@@ -14,7 +14,7 @@ import (
 type nullStream struct{}
 
 func (nullStream) Request(req *protocol.Command, w *Writer) {
-	f := protocol.BeginFrame(w.Buf, req.Coding, 0, flagResponse, req.Opaque, "")
+	f := protocol.BeginFrame(w.Buf, req.Coding, 0, protocol.FlagResponse, req.Opaque, "")
 	w.Buf = f.End(f.BeginBody())
 }
 func (nullStream) Flush(*Writer) {}

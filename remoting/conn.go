@@ -147,7 +147,7 @@ func (c *Conn) OneWay(cmd *protocol.Command) error {
 
 func (c *Conn) sendOneWay(ctx context.Context, cmd *protocol.Command) error {
 	frame := *cmd
-	frame.Flag = frame.Flag&^flagResponse | flagOneWay
+	frame.Flag = frame.Flag&^protocol.FlagResponse | protocol.FlagOneWay
 	frame.Opaque = c.calls.number()
 	if err := c.sendFrame(ctx, &frame, nil, deferred); err != nil {
 		return c.notSent(err)
@@ -198,7 +198,7 @@ func (c *Conn) start(ctx context.Context, cmd *protocol.Command, mode sendMode, 
 	}
 	frame := *cmd
 	frame.Opaque = p.opaque
-	frame.Flag &^= flagResponse | flagOneWay
+	frame.Flag &^= protocol.FlagResponse | protocol.FlagOneWay
 	if err := c.sendFrame(ctx, &frame, p, mode); err != nil && c.calls.remove(p) {
 		done(nil, c.notSent(err))
 	}

@@ -122,11 +122,6 @@ const (
 // before it gets a small one, and its answer buffer is given up.
 const shrinkAfter = 5 * time.Second
 
-const (
-	flagResponse = 1 // bits of Command.Flag, RocketMQ remoting protocol §5
-	flagOneWay   = 2
-)
-
 // goAwayVersion is the last client version (V5_3_1) that does not know code
 // 1500.
 const goAwayVersion = 475
@@ -157,7 +152,7 @@ func answerTo(req, resp *protocol.Command) protocol.Command {
 	frame := *resp
 	frame.Opaque = req.Opaque
 	frame.Coding = req.Coding
-	frame.Flag |= flagResponse
+	frame.Flag |= protocol.FlagResponse
 	frame.Version = protocol.CurrentVersion
 	frame.Language = protocol.LanguageGo
 	return frame

@@ -65,7 +65,7 @@ func (d *rocketDoor) route(ctx context.Context, _ *remoting.Conn, req *protocol.
 }
 
 func (d *rocketDoor) clusterInfo(context.Context, *remoting.Conn, *protocol.Command) (*protocol.Command, error) {
-	return jsonAnswer(protocol.ClusterInfo{
+	return protocol.NewJSONResponse(nil, protocol.ClusterInfo{
 		BrokerAddrTable:  map[string]protocol.BrokerData{d.name: d.brokerData()},
 		ClusterAddrTable: map[string][]string{d.cluster: {d.name}},
 	})
@@ -77,13 +77,5 @@ func (d *rocketDoor) topicList(context.Context, *remoting.Conn, *protocol.Comman
 	for name := range configs {
 		list.TopicList = append(list.TopicList, name)
 	}
-	return jsonAnswer(list)
-}
-
-func jsonAnswer(v any) (*protocol.Command, error) {
-	body, err := protocol.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return protocol.NewResponse(protocol.Success, "", nil, body), nil
+	return protocol.NewJSONResponse(nil, list)
 }

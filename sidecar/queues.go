@@ -36,7 +36,7 @@ func (q *queueCounts) upstream(ctx context.Context, topic string) (int, bool) {
 }
 
 // forTopic is the queue count for a topic that is about to be created.
-func (q *queueCounts) forTopic(topic string, _ int) int {
+func (q *queueCounts) forTopic(topic string) int {
 	if n, ok := q.upstream(context.Background(), topic); ok {
 		return n
 	}
@@ -54,7 +54,7 @@ func (q *queueCounts) settled(table *topics.Table, topic string) int {
 			return 1
 		}
 		var err error
-		if t, err = table.Ensure(topics.ReadWrite(topic, q.forTopic(topic, 0))); err != nil {
+		if t, err = table.Ensure(topics.ReadWrite(topic, q.forTopic(topic))); err != nil {
 			return 1
 		}
 	}
