@@ -76,6 +76,33 @@ func TestReadErrorKeepsNext(t *testing.T) {
 	t.Logf("%v next %d: the broker's wait takes this for 'nothing yet' and reads again at once", r.Status, r.Next)
 }
 
+// reopenAfterMapFailure opens and closes the store of o while its mapping number
+// at (from 0) fails with mapErr, then opens it with no fault. The error is that
+// of the first open.
+func reopenAfterMapFailure(t *testing.T, o Options, at int, mapErr error) (*Spool, error) {
+	t.Helper()
+	ffs, err := faultfs.New(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.FS = ffs
+	n := 0
+	ffs.SetHook(func(op faultfs.Op) *faultfs.Fault {
+		if op.Kind == faultfs.Map {
+			if n++; n-1 == at {
+				return &faultfs.Fault{Err: mapErr}
+			}
+		}
+		return nil
+	})
+	s, firstErr := Open(o)
+	if firstErr == nil {
+		s.Close()
+	}
+	ffs.SetHook(nil)
+	return mustOpen(t, o), firstErr
+}
+
 // A mapping that fails once while recovery looks around costs no message.
 func TestMapFailureAtOpenCutsNothing(t *testing.T) {
 	for at := range 12 {
@@ -83,26 +110,7 @@ func TestMapFailureAtOpenCutsNothing(t *testing.T) {
 		os.Mkdir(dir, 0o755)
 		o := testOptions(t, dir)
 		plainStore(t, dir, 60, int(o.SegmentBytes))
-		ffs, err := faultfs.New(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.FS = ffs
-		n := 0
-		ffs.SetHook(func(op faultfs.Op) *faultfs.Fault {
-			if op.Kind == faultfs.Map {
-				if n++; n-1 == at {
-					return &faultfs.Fault{Err: syscall.ENOMEM}
-				}
-			}
-			return nil
-		})
-		s, err := Open(o)
-		if err == nil {
-			s.Close()
-		}
-		ffs.SetHook(nil)
-		s = mustOpen(t, o)
+		s, err := reopenAfterMapFailure(t, o, at, syscall.ENOMEM)
 		if got := s.Queue("TopicTest", 0).Max(); got != 60 {
 			t.Errorf("map %d failed once (first open: %v): %d of 60 messages are left", at, err, got)
 		}
@@ -123,26 +131,7 @@ func TestMapFailureBehindDamageCutsNothing(t *testing.T) {
 		// that the walk passes there.
 		overwrite(t, files[0], 60000, []byte(strings.Repeat("x", 5536)))
 		os.RemoveAll(filepath.Join(dir, "consumequeue"))
-		ffs, err := faultfs.New(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.FS = ffs
-		n := 0
-		ffs.SetHook(func(op faultfs.Op) *faultfs.Fault {
-			if op.Kind == faultfs.Map {
-				if n++; n-1 == at {
-					return &faultfs.Fault{Err: syscall.EMFILE}
-				}
-			}
-			return nil
-		})
-		s, err := Open(o)
-		if err == nil {
-			s.Close()
-		}
-		ffs.SetHook(nil)
-		s = mustOpen(t, o)
+		s, err := reopenAfterMapFailure(t, o, at, syscall.EMFILE)
 		if got := len(bodies(t, s, s.Queue("TopicTest", 0))); got < len(want["TopicTest/0"])-5 {
 			t.Errorf("map %d failed once (first open: %v): %d of %d messages left, 4 were damaged", at, err, got, len(want["TopicTest/0"]))
 		}
